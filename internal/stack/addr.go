@@ -1,0 +1,32 @@
+package stack
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// splitAddr reads "host:port". Empty means a free port on 127.0.0.1, which
+// the servers write as port -1. Only loopback is taken.
+func splitAddr(addr string) (host string, port int, err error) {
+	if addr == "" {
+		return "127.0.0.1", -1, nil
+	}
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: want host:port, such as 127.0.0.1:4222", addr)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return "", 0, fmt.Errorf("%q is not loopback: the development stack takes 127.0.0.1, ::1 or localhost only", addr)
+	}
+	if port, err = strconv.Atoi(p); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%q: port %q is not 0 to 65535", addr, p)
+	}
+	if port == 0 {
+		port = -1
+	}
+	return host, port, nil
+}

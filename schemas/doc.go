@@ -1,0 +1,3 @@
+// Package schemas holds the JSON Schemas of every job, event and question, and
+// the AsyncAPI document that ties them to their subjects.
+package schemas
