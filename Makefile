@@ -1,0 +1,86 @@
+# Sandjet. `make` alone prints what there is. Only Go, make and git are needed
+# for demo, test and build; what else is there is used and named.
+
+GO        ?= go
+BIN       := bin
+TOOLS     := .cache/bin
+PKG       ?= ./...
+RUN       ?=
+COUNT     ?= 1
+RACE      ?=
+TIMEOUT   ?= 15m
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+BENCH     ?= .
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+
+TESTFLAGS := -count=$(COUNT) -timeout=$(TIMEOUT) $(if $(RUN),-run='$(RUN)') $(if $(RACE),-race)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test race vet fmt lint vuln bench build schemas generate fuzz-short clean
+
+help: ## Print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: ## Run the whole story once on free ports: provision, clone, test, files, pause, resume, destroy
+	@$(GO) run ./cmd/devstack demo
+
+up: ## Start the development stack and keep it up (data in .cache/devstack)
+	@$(GO) run ./cmd/devstack up --data .cache/devstack
+
+test: vet ## Vet and run every test; ends by naming what real parts were missing (RACE=1 RUN=Name PKG=./internal/x/...)
+	@$(GO) run ./internal/testreport $(GO) test $(TESTFLAGS) $(PKG)
+
+race: ## The same under the race detector
+	@$(MAKE) --no-print-directory test RACE=1
+
+vet: ## go vet, and gofmt on every file in the tree
+	@$(GO) vet $(PKG)
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+
+fmt: $(TOOLS)/gofumpt ## Format every file that is not generated
+	@$(TOOLS)/gofumpt -w $$(git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.connect\.go$$')
+
+lint: $(TOOLS)/golangci-lint ## golangci-lint with .golangci.yml (the first time compiles it: minutes)
+	@$(TOOLS)/golangci-lint run $(PKG)
+
+vuln: $(TOOLS)/govulncheck ## Known vulnerabilities in what the binaries reach (asks vuln.go.dev)
+	@$(TOOLS)/govulncheck $(PKG)
+
+bench: ## Run the benchmarks; compare two runs with .cache/bin/benchstat (BENCH=Name PKG=./internal/x COUNT=6)
+	@$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(PKG)
+
+build: ## Build the three commands into bin/, stripped, and print their sizes
+	@mkdir -p $(BIN)
+	@for c in worker publisher devstack; do \
+	  $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/$$c ./cmd/$$c || exit 1; \
+	  printf '  %-10s %5.1f MB\n' $$c "$$(wc -c < $(BIN)/$$c | awk '{print $$1 / 1e6}')"; \
+	done
+
+schemas: ## Check the schemas against the Go types, and the AsyncAPI document with its own parser (needs node and npm)
+	@$(GO) test -count=1 ./schemas/...
+	@.ci/asyncapi
+
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go ## Generate envd's wire from its .proto files (needs protoc) and run go generate
+	@cd internal/e2b/envd && PATH="$(CURDIR)/$(TOOLS):$$PATH" protoc -I . \
+	  --go_out=. --go_opt=paths=source_relative \
+	  --connect-go_out=. --connect-go_opt=paths=source_relative \
+	  process/process.proto filesystem/filesystem.proto
+	@$(GO) generate $(PKG)
+
+fuzz-short: ## Run every fuzz target for FUZZTIME (10s)
+	@for p in $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG)); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run='^$$' -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) $$p || exit 1; \
+	  done; \
+	done
+
+clean: ## Remove what was built here
+	@rm -rf $(BIN) .cache
+
+# The tools' versions stand in tools/go.mod, away from the product's modules.
+$(TOOLS)/%: tools/go.mod
+	@GOBIN="$(CURDIR)/$(TOOLS)" $(GO) -C tools install $$(sed -n 's#^\t\([^ ]*/$*\)$$#\1#p' tools/go.mod)
+	@touch $@
