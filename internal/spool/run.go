@@ -1,0 +1,6 @@
+package spool
+
+const (
+	exitNotBegun = 3
+	exitVanished = 4
+)
