@@ -103,6 +103,10 @@ type Started struct {
 	Generation int      `json:"generation,omitempty"`
 	Argv       []string `json:"argv,omitempty"`
 	Cwd        string   `json:"cwd,omitempty"`
+	// Where this attempt's output begins: an attempt's output follows what the
+	// attempts before it wrote.
+	StdoutOffset int64 `json:"stdout_offset"`
+	StderrOffset int64 `json:"stderr_offset"`
 }
 
 // States of a step.
