@@ -1,6 +1,10 @@
 package e2b
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // CreateRequest is the body of POST /v2/sandboxes.
 type CreateRequest struct {
@@ -40,6 +44,14 @@ type Sandbox struct {
 	Domain             *string `json:"domain,omitempty"`
 }
 
+// Ref returns what it takes to reach the sandbox's data plane. Keep it: only
+// get and connect tell the token again.
+func (s *Sandbox) Ref() Ref {
+	return Ref{ID: s.SandboxID, AccessToken: s.EnvdAccessToken, Domain: deref(s.Domain), EnvdVersion: s.EnvdVersion}
+}
+
+func (s *Sandbox) check() error { return checkID(s.SandboxID) }
+
 // SandboxState is E2B's word for where a sandbox is.
 type SandboxState string
 
@@ -75,6 +87,18 @@ type SandboxDetail struct {
 	Lifecycle       *Lifecycle `json:"lifecycle,omitempty"`
 }
 
+// Ref returns what it takes to reach the sandbox's data plane.
+func (s *SandboxDetail) Ref() Ref {
+	return Ref{ID: s.SandboxID, AccessToken: s.EnvdAccessToken, Domain: deref(s.Domain), EnvdVersion: s.EnvdVersion}
+}
+
+func (s *SandboxDetail) check() error {
+	if s.State == "" {
+		return errors.New("a sandbox without a state")
+	}
+	return checkID(s.SandboxID)
+}
+
 // Lifecycle is what happens at the end of a sandbox's time.
 type Lifecycle struct {
 	OnTimeout  string `json:"onTimeout"` // kill or pause
@@ -92,4 +116,32 @@ type Metric struct {
 	MemCache      int64     `json:"memCache"`
 	DiskUsed      int64     `json:"diskUsed"`
 	DiskTotal     int64     `json:"diskTotal"`
+}
+
+// Ref is what it takes to reach a sandbox's data plane.
+type Ref struct {
+	ID          string
+	AccessToken string
+	Domain      string // empty is the client's own
+	EnvdVersion string
+}
+
+// String leaves the token out.
+func (r Ref) String() string { return r.ID }
+
+// GoString leaves the token out.
+func (r Ref) GoString() string { return fmt.Sprintf("e2b.Ref{ID:%q}", r.ID) }
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func checkID(id string) error {
+	if !validID(id) {
+		return fmt.Errorf("%.80q is not a sandbox id", id)
+	}
+	return nil
 }

@@ -1,0 +1,182 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Create starts a sandbox.
+//
+// Never repeat it blindly: E2B has no idempotency key. After an error that is
+// ErrUnknown, a sandbox may be there; find it with List by something unique in
+// the request's metadata. Any other error means that none was made.
+func (c *Client) Create(ctx context.Context, r CreateRequest) (*Sandbox, error) {
+	const op = "create"
+	switch {
+	case r.TemplateID == "":
+		return nil, invalid(op, "", "no template")
+	case r.Timeout < 0 || r.Timeout > math.MaxInt32:
+		return nil, invalid(op, "", "timeout is not a number of seconds")
+	}
+	sb := new(Sandbox)
+	_, _, err := c.do(ctx, call{
+		op: op, method: http.MethodPost, path: "/v2/sandboxes",
+		body: r, timeout: c.cfg.Timeouts.Create, ok: []int{http.StatusCreated},
+	}, sb)
+	if err != nil {
+		return nil, err
+	}
+	return sb, nil
+}
+
+// Get returns what E2B knows of a sandbox, its access token included. One that
+// is pausing is shown as paused. ErrNotFound means that there is none, or that
+// another team owns it. It may be repeated.
+func (c *Client) Get(ctx context.Context, id string) (*SandboxDetail, error) {
+	sb := new(SandboxDetail)
+	_, _, err := c.do(ctx, call{
+		op: "get", sandbox: id, method: http.MethodGet, path: sandboxPath(id, ""),
+		timeout: c.cfg.Timeouts.Read, ok: []int{http.StatusOK},
+	}, sb)
+	if err != nil {
+		return nil, err
+	}
+	return sb, nil
+}
+
+// Connect makes sure that a sandbox runs for at least timeout from now: it
+// resumes a paused one (resumed is true, and the end is now + timeout), and
+// extends a running one, never shortens it. A resume takes one of the team's
+// running sandboxes, so ErrQuota is possible. ErrConflict means that the
+// sandbox is on its way to another state: read it again. It may be repeated.
+func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) (sb *Sandbox, resumed bool, err error) {
+	const op = "connect"
+	secs, err := seconds(op, id, timeout)
+	if err != nil {
+		return nil, false, err
+	}
+	sb = new(Sandbox)
+	status, _, err := c.do(ctx, call{
+		op: op, sandbox: id, method: http.MethodPost, path: "/v2" + sandboxPath(id, "/connect"),
+		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Create,
+		ok: []int{http.StatusOK, http.StatusCreated},
+	}, sb)
+	if err != nil {
+		return nil, false, err
+	}
+	return sb, status == http.StatusCreated, nil
+}
+
+// Pause stops a sandbox and keeps its disk and memory. All its connections
+// drop. It takes seconds, about 4 for each GiB of memory. A sandbox that is
+// paused already is no error: a 409 is looked into with one Get, and only what
+// is not paused then is ErrConflict. It may be repeated.
+func (c *Client) Pause(ctx context.Context, id string) error {
+	_, _, err := c.do(ctx, call{
+		op: "pause", sandbox: id, method: http.MethodPost, path: sandboxPath(id, "/pause"),
+		timeout: c.cfg.Timeouts.Pause, ok: []int{http.StatusNoContent},
+	}, nil)
+	if !errors.Is(err, ErrConflict) {
+		return err
+	}
+	now, getErr := c.Get(ctx, id)
+	switch {
+	case getErr != nil:
+		return getErr
+	case now.State == StatePaused:
+		return nil
+	}
+	return err
+}
+
+// SetTimeout moves the end of a running sandbox to now + d, earlier or later.
+// ErrNotFound is also the answer for a paused one, ErrConflict for one in
+// transition, ErrInvalid for more than the plan allows. A d of zero or less is
+// refused here, since E2B would end the sandbox at once. It may be repeated.
+func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) error {
+	const op = "timeout"
+	secs, err := seconds(op, id, d)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.do(ctx, call{
+		op: op, sandbox: id, method: http.MethodPost, path: sandboxPath(id, "/timeout"),
+		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
+	}, nil)
+	return err
+}
+
+// Kill destroys a sandbox, running or paused, and its snapshot. existed is
+// false if E2B knew none. It may be repeated.
+func (c *Client) Kill(ctx context.Context, id string) (existed bool, err error) {
+	_, _, err = c.do(ctx, call{
+		op: "kill", sandbox: id, method: http.MethodDelete, path: sandboxPath(id, ""),
+		timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
+	}, nil)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Metrics returns the samples between start and end; a zero time leaves that
+// side open. It may be repeated.
+func (c *Client) Metrics(ctx context.Context, id string, start, end time.Time) ([]Metric, error) {
+	query := url.Values{}
+	for name, at := range map[string]time.Time{"start": start, "end": end} {
+		if !at.IsZero() {
+			query.Set(name, strconv.FormatInt(at.Unix(), 10))
+		}
+	}
+	var ms metricList
+	_, _, err := c.do(ctx, call{
+		op: "metrics", sandbox: id, method: http.MethodGet, path: sandboxPath(id, "/metrics"),
+		query: query, timeout: c.cfg.Timeouts.Read, ok: []int{http.StatusOK},
+	}, &ms)
+	return ms, err
+}
+
+// Ping proves that the control plane answers and takes the key, by a read that
+// costs nothing. It may be repeated.
+func (c *Client) Ping(ctx context.Context) error {
+	_, _, err := c.do(ctx, call{
+		op: "ping", method: http.MethodGet, path: "/v2/sandboxes",
+		query:   url.Values{"limit": {"1"}, "state": {string(StateRunning)}},
+		timeout: c.cfg.Timeouts.Read, ok: []int{http.StatusOK},
+	}, new(page))
+	return err
+}
+
+type timeoutBody struct {
+	Timeout int `json:"timeout"`
+}
+
+type metricList []Metric
+
+func (m *metricList) check() error {
+	if *m == nil {
+		return errors.New("no list")
+	}
+	return nil
+}
+
+func sandboxPath(id, rest string) string { return "/sandboxes/" + url.PathEscape(id) + rest }
+
+// seconds rounds d up to whole seconds, as the wire wants them.
+func seconds(op, id string, d time.Duration) (int, error) {
+	secs := (d + time.Second - 1) / time.Second
+	if d <= 0 || d > math.MaxInt32*time.Second {
+		return 0, invalid(op, id, "timeout "+d.String()+" is out of range")
+	}
+	return int(secs), nil
+}
+
+// invalid is a request that this side refuses to send.
+func invalid(op, id, message string) *Error {
+	return &Error{Op: op, Sandbox: id, Kind: ErrInvalid, Message: message}
+}
