@@ -28,7 +28,7 @@ func WriteEnvFile(path string, vars []Var) error {
 	if err != nil {
 		return fmt.Errorf("env file: %w", err)
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone already when all went well
+	defer os.Remove(f.Name()) // gone already when all went well
 	err = WriteEnv(f, vars)
 	if cerr := f.Close(); err == nil {
 		err = cerr

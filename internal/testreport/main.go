@@ -9,11 +9,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
+	"syscall"
 )
 
 func main() {
@@ -21,23 +24,25 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: testreport go test [flags] [packages]")
 		os.Exit(2)
 	}
-	code, err := run(os.Args[1:], os.Stdout)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := run(ctx, os.Args[1:], os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 	}
+	stop()
 	os.Exit(code)
 }
 
 // run runs the command line with -json and reports to w. The code is the one
 // to exit with.
-func run(argv []string, w io.Writer) (int, error) {
+func run(ctx context.Context, argv []string, w io.Writer) (int, error) {
 	missing := missingParts(exec.LookPath)
 	if len(missing) > 0 && os.Getenv("REQUIRE_REAL") != "" {
 		printMissing(w, missing)
 		return 1, fmt.Errorf("REQUIRE_REAL is set and %d real parts are missing", len(missing))
 	}
 	argv = slices.Insert(slices.Clone(argv), 2, "-json")
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -51,13 +56,11 @@ func run(argv []string, w io.Writer) (int, error) {
 	runErr := cmd.Wait()
 	r.close()
 	printMissing(w, missing)
-	switch {
-	case readErr != nil:
+	if readErr != nil {
 		return 1, readErr
-	case runErr != nil:
-		return 1, nil // go test has said why
-	case r.failed:
-		return 1, nil
+	}
+	if runErr != nil || r.failed {
+		return 1, nil //nolint:nilerr // go test has said why
 	}
 	return 0, nil
 }
