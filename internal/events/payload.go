@@ -89,7 +89,8 @@ type Waiting struct {
 type Claimed struct {
 	Worker    string `json:"worker"`
 	Attempt   int    `json:"attempt"`    // from 1; waits and hand-overs do not raise it
-	StreamSeq uint64 `json:"stream_seq"` // the queue message that the claim stands on
+	Stream    string `json:"stream,omitempty"` // the stream of the queue message that the claim stands on
+	StreamSeq uint64 `json:"stream_seq"`       // that message's sequence
 	Origin    uint64 `json:"origin"`     // the queue sequence the job was published with
 	Previous  uint64 `json:"previous,omitempty"`
 	Takeover  bool   `json:"takeover,omitempty"` // the previous holder vanished
