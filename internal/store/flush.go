@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// flusher sends the commands of concurrent callers in shared pipelines. With
+// nothing in flight a call goes out at once, alone; while one flush is under way
+// the calls that come pile up and make the next. One flush is in flight at any
+// time, so calls take effect in the order in which they were queued.
+type flusher struct {
+	client redis.UniversalClient
+	max    int // commands a flush
+	queue  chan *call
+	watch  func(ctx context.Context, p redis.Pipeliner) (seen func()) // adds the store's own look to each flush
+
+	stop chan struct{}
+	done chan struct{}
+	once sync.Once
+}
+
+// call is what one caller waits for.
+type call struct {
+	commands []command
+	one      [1]command // room for the common case
+	err      error      // why it was not sent; errors of a command are in the command
+	done     chan struct{}
+}
+
+func newFlusher(c redis.UniversalClient, queue, max int, watch func(context.Context, redis.Pipeliner) func()) *flusher {
+	f := &flusher{
+		client: c, max: max, watch: watch,
+		queue: make(chan *call, queue),
+		stop:  make(chan struct{}), done: make(chan struct{}),
+	}
+	go f.run()
+	return f
+}
+
+// close stops the flusher after the flush under way. What is still queued ends
+// with ErrClosed.
+func (f *flusher) close() {
+	f.once.Do(func() { close(f.stop) })
+	<-f.done
+}
+
+// do sends commands and waits until Redis has answered all of them or ctx ends;
+// in that case they may still take effect. The first error of a command is
+// returned, redis.Nil left out.
+func (f *flusher) do(ctx context.Context, commands ...command) error {
+	c := &call{commands: commands, done: make(chan struct{})}
+	return f.wait(ctx, c)
+}
+
+// do1 is do for one command without a slice of its own.
+func (f *flusher) do1(ctx context.Context, cmd command) error {
+	c := &call{done: make(chan struct{})}
+	c.one[0] = cmd
+	c.commands = c.one[:]
+	return f.wait(ctx, c)
+}
+
+func (f *flusher) wait(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case f.queue <- c:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.stop:
+		return ErrClosed
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.done:
+		// The loop is over; it may have answered this very call before.
+		select {
+		case <-c.done:
+		default:
+			return ErrClosed
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	for _, cmd := range c.commands {
+		if err := cmd.Err(); err != nil && err != redis.Nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is the flusher's only goroutine.
+func (f *flusher) run() {
+	defer close(f.done)
+	var batch []*call
+	for {
+		select {
+		case c := <-f.queue:
+			batch = f.pile(append(batch[:0], c))
+		case <-f.stop:
+			return
+		}
+		err := f.flush(batch)
+		finish(batch, nil)
+		for err != nil {
+			// Whoever queued behind a dead connection would wait for the next
+			// timeout as well, one flush after the other: they fail together.
+			if batch = f.drain(batch[:0]); len(batch) == 0 {
+				break
+			}
+			finish(batch, err)
+		}
+		clear(batch[:cap(batch)])
+	}
+}
+
+// pile adds to batch what waits in the queue, up to max commands.
+func (f *flusher) pile(batch []*call) []*call {
+	n := len(batch[0].commands)
+	for n < f.max {
+		select {
+		case c := <-f.queue:
+			batch = append(batch, c)
+			n += len(c.commands)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// drain takes what waits in the queue now.
+func (f *flusher) drain(into []*call) []*call {
+	for range cap(f.queue) {
+		select {
+		case c := <-f.queue:
+			into = append(into, c)
+		default:
+			return into
+		}
+	}
+	return into
+}
+
+func finish(batch []*call, err error) {
+	for _, c := range batch {
+		c.err = err
+		close(c.done)
+	}
+}
+
+// flush sends one pipeline, and a second one with what was cut off or what
+// Redis had no script for. Every command ends with a result or an error; the
+// error returned is set only if no command at all was answered.
+func (f *flusher) flush(batch []*call) error {
+	// No caller's context: each leaves when its own ends, the others stay. The
+	// timeouts are those of the connection.
+	ctx := context.Background()
+	p := f.client.Pipeline()
+	seen := f.watch(ctx, p)
+	for _, c := range batch {
+		for _, cmd := range c.commands {
+			_ = p.Process(ctx, cmd.Cmd)
+		}
+	}
+	_, err := p.Exec(ctx)
+	if err == nil {
+		seen()
+		return nil
+	}
+	f.again(ctx, batch)
+	seen()
+	return lost(batch)
+}
+
+// again repeats, with the whole script in place of its hash, the commands that
+// a restart or a failover of Redis may have hit.
+func (f *flusher) again(ctx context.Context, batch []*call) {
+	var failed, repeated []command
+	p := f.client.Pipeline()
+	for _, c := range batch {
+		for _, cmd := range c.commands {
+			if err := cmd.Err(); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") && !broken(err) {
+				continue
+			}
+			r := cmd.again(ctx)
+			_ = p.Process(ctx, r.Cmd)
+			failed, repeated = append(failed, cmd), append(repeated, r)
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	_, _ = p.Exec(ctx) // each command has its own error
+	for i, cmd := range failed {
+		cmd.SetVal(repeated[i].Val())
+		cmd.SetErr(repeated[i].Err())
+	}
+}
+
+// lost returns the first command's error if no command of batch was answered
+// by Redis.
+func lost(batch []*call) error {
+	for _, c := range batch {
+		for _, cmd := range c.commands {
+			var re redis.Error
+			if err := cmd.Err(); err == nil || errors.As(err, &re) {
+				return nil
+			}
+		}
+	}
+	return batch[0].commands[0].Err()
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/sandjet/sandjet/internal/wire"
+)
+
+// keys builds every key of the store, from the namespace's prefix. What stands
+// in braces is the hash tag: keys with the same tag live on one cluster node,
+// and only those may meet in a script.
+//
+//	sandjet:{<session>}:rec     string  "<seq> <record>"; destroyed ones expire
+//	sandjet:{<session>}:lane    zset    exclusive job -> origin sequence
+//	sandjet:{<session>}:jobs    hash    job -> "<busy until> <hold until> <holder>"; "@" -> who has the turn
+//	sandjet:{<session>}:pause   string  job that pauses the session; expires
+//	sandjet:{<session>}:idle    string  for people: its TTL is the time to the pause
+//	sandjet:{g}:due:<kind>      zset    session -> ms when it is due
+//	sandjet:{g}:slots           zset    session -> ms when its lease ends
+//	sandjet:{g}:rate:<name>     string  µs of the theoretical arrival time; expires
+//	sandjet:{g}:lease:<name>    string  "<token> <holder>"; expires
+//	sandjet:{g}:generation      string  "<id> <ms of birth>"
+//	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key; expires
+//	sandjet:{jobs}:view         hash    "<session>/<job>" -> "<seq> <ms of put> <origin> <json>"
+//	sandjet:{jobs}:order        zset    "<session>/<job>" -> origin sequence
+//	sandjet:{jobs}:of:<session> zset    job -> origin sequence
+type keys struct{ prefix string }
+
+func newKeys(ns wire.Namespace) keys { return keys{ns.Key() + ":"} }
+
+func (k keys) ofSession(session, what string) string { return k.prefix + "{" + session + "}:" + what }
+
+func (k keys) record(session string) string { return k.ofSession(session, "rec") }
+func (k keys) lane(session string) string   { return k.ofSession(session, "lane") }
+func (k keys) jobs(session string) string   { return k.ofSession(session, "jobs") }
+func (k keys) pause(session string) string  { return k.ofSession(session, "pause") }
+func (k keys) idle(session string) string   { return k.ofSession(session, "idle") }
+
+func (k keys) due(kind Deadline) string     { return k.prefix + "{g}:due:" + string(kind) }
+func (k keys) slots() string                { return k.prefix + "{g}:slots" }
+func (k keys) rate(name string) string      { return k.prefix + "{g}:rate:" + name }
+func (k keys) lease(name string) string     { return k.prefix + "{g}:lease:" + name }
+func (k keys) generation() string           { return k.prefix + "{g}:generation" }
+func (k keys) view() string                 { return k.prefix + "{jobs}:view" }
+func (k keys) order() string                { return k.prefix + "{jobs}:order" }
+func (k keys) jobsOf(session string) string { return k.prefix + "{jobs}:of:" + session }
+
+// unique hashes the caller's key: it may hold anything, at any length.
+func (k keys) unique(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return k.prefix + "{u:" + hex.EncodeToString(sum[:16]) + "}"
+}
+
+// records is the pattern of all record keys, sessionOf the way back.
+func (k keys) records() string { return k.prefix + "{*}:rec" }
+
+func (k keys) sessionOf(recordKey string) string {
+	s := strings.TrimPrefix(recordKey, k.prefix+"{")
+	return strings.TrimSuffix(s, "}:rec")
+}

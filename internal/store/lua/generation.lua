@@ -1,0 +1,13 @@
+-- generation.lua: the name of this life of the view; gives it one if it has none.
+-- KEYS[1] generation: string "<id> <ms of birth>"
+-- ARGV: 1 id to give
+-- Result: {id, age in ms, 1 if it was given now}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local have = redis.call('GET', KEYS[1])
+if have then
+  local id, born = string.match(have, '^(%S+) (%d+)$')
+  return {id, now - born, 0}
+end
+redis.call('SET', KEYS[1], ARGV[1] .. string.format(' %.0f', now))
+return {ARGV[1], 0, 1}

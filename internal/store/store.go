@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sandjet/sandjet/internal/wire"
+)
+
+// Store is a connection to the view. It is safe for concurrent use.
+type Store struct {
+	client   redis.UniversalClient
+	keys     keys
+	flush    *flusher
+	opts     options
+	life     life
+	warnings []string
+}
+
+type options struct {
+	hold, forget, settle, jobTTL time.Duration
+	jobCap, queue, batch         int
+}
+
+// Option changes what Open builds.
+type Option func(*options)
+
+// WithHold sets how long an entry keeps its place in a lane after its lease has
+// ended: the time a dead worker's job has to be delivered to another worker.
+// The default is 10 minutes.
+func WithHold(d time.Duration) Option { return func(o *options) { o.hold = d } }
+
+// WithForget sets how long a destroyed session stays in the view. The default
+// is one hour.
+func WithForget(d time.Duration) Option { return func(o *options) { o.forget = d } }
+
+// WithSettle sets how long a new view counts as young: until all running jobs
+// have surely renewed their entries. The default is 30 seconds.
+func WithSettle(d time.Duration) Option { return func(o *options) { o.settle = d } }
+
+// WithJobs sets how many job views are kept, and how long one that does not
+// change is. The default is 100,000 and 24 hours.
+func WithJobs(n int, ttl time.Duration) Option {
+	return func(o *options) { o.jobCap, o.jobTTL = n, ttl }
+}
+
+// WithQueue sets how many calls may wait for the pipeline (further ones block in
+// their callers), and how many commands one flush takes. The default is 4096
+// and 512.
+func WithQueue(calls, batch int) Option {
+	return func(o *options) { o.queue, o.batch = calls, batch }
+}
+
+// Open connects to the Redis at url (see ParseURL), checks that it answers and
+// is 6.2 or newer, and loads the scripts. It fails with ErrUnavailable if Redis
+// cannot be reached.
+func Open(ctx context.Context, url string, ns wire.Namespace, opts ...Option) (*Store, error) {
+	client, err := newClient(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, keys: newKeys(ns), opts: options{
+		hold: 10 * time.Minute, forget: time.Hour, settle: 30 * time.Second, jobTTL: 24 * time.Hour,
+		jobCap: 100_000, queue: 4096, batch: 512,
+	}}
+	for _, o := range opts {
+		o(&s.opts)
+	}
+	if err := s.prepare(ctx); err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	s.flush = newFlusher(client, s.opts.queue, s.opts.batch, s.watch)
+	return s, nil
+}
+
+// prepare checks the server and gives it the scripts.
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return wrap("reach redis", err)
+	}
+	if v := s.info(ctx, "server", "redis_version"); v != "" && !atLeast(v, 6, 2) {
+		return fmt.Errorf("redis is version %s: want 6.2 or newer", v)
+	}
+	policy := s.info(ctx, "memory", "maxmemory_policy")
+	if limit := s.info(ctx, "memory", "maxmemory"); policy != "" && policy != "noeviction" && limit != "0" {
+		s.warnings = append(s.warnings, fmt.Sprintf(
+			"redis maxmemory-policy is %s: an evicted key is a lost deadline or lease; set it to noeviction", policy))
+	}
+	return wrap("load scripts", load(ctx, s.client))
+}
+
+// info reads one field of INFO. Servers that do not tell it give "".
+func (s *Store) info(ctx context.Context, section, field string) string {
+	text, err := s.client.Info(ctx, section).Result()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func atLeast(version string, major, minor int) bool {
+	a, rest, _ := strings.Cut(version, ".")
+	b, _, _ := strings.Cut(rest, ".")
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	return err1 != nil || err2 != nil || x > major || x == major && y >= minor
+}
+
+// Warnings returns what Open saw that an operator should change. Each is one
+// sentence.
+func (s *Store) Warnings() []string { return s.warnings }
+
+// Ping asks Redis for an answer.
+func (s *Store) Ping(ctx context.Context) error {
+	return wrap("ping redis", s.flush.do1(ctx, plain(ctx, "ping")))
+}
+
+// Close ends the connections. Calls under way end with ErrClosed. It may be
+// called more than once.
+func (s *Store) Close() error {
+	s.flush.close()
+	if err := s.client.Close(); err != nil && err != redis.ErrClosed {
+		return fmt.Errorf("close redis: %w", err)
+	}
+	return nil
+}
+
+// ms is a duration as Redis takes it: whole milliseconds, at least one.
+func ms(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// timeout is how long a dial, a read or a write may take unless the URL says
+// otherwise: a frozen Redis must not hang jobs.
+const timeout = 2 * time.Second
+
+// newClient makes a client for url, without connecting. The forms:
+//
+//	redis://[user:password@]host:port[/db]              one server; rediss:// with TLS
+//	unix:///path/to/socket[?db=1]                       one server
+//	redis+sentinel://host:port[/db]?master_name=m[&addr=host:port]...
+//	redis+cluster://host:port[?addr=host:port]...       (rediss+… with TLS)
+//
+// A redis:// URL with master_name is a sentinel one, with addr a cluster one.
+// Options such as read_timeout=1s or pool_size=5 follow as a query. No error
+// shows the URL: it may hold a password.
+func newClient(raw string) (redis.UniversalClient, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return nil, badURL(err.Error())
+	}
+	scheme, form, _ := strings.Cut(u.Scheme, "+")
+	q := u.Query()
+	switch {
+	case form != "":
+	case q.Has("master_name"):
+		form = "sentinel"
+	case q.Has("addr"):
+		form = "cluster"
+	}
+	u.Scheme = scheme
+	switch form {
+	case "":
+		return single(u)
+	case "sentinel":
+		return sentinel(u)
+	case "cluster":
+		return cluster(u)
+	}
+	return nil, badURL(fmt.Sprintf("scheme %q is not known", scheme+"+"+form))
+}
+
+func single(u *url.URL) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, badURL(reason(err))
+	}
+	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	o.MaxRetries, o.DialerRetries = -1, 1 // the flusher tries again where it helps
+	o.Protocol, o.PipelinePoolSize = 2, -1
+	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
+	return redis.NewClient(o), nil
+}
+
+func sentinel(u *url.URL) (redis.UniversalClient, error) {
+	o, err := redis.ParseFailoverURL(u.String())
+	if err != nil {
+		return nil, badURL(reason(err))
+	}
+	if o.MasterName == "" {
+		return nil, badURL("a sentinel URL wants ?master_name=…")
+	}
+	// One set of credentials serves both: sentinels without a password ignore it.
+	o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
+	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.Protocol, o.PipelinePoolSize = 2, -1
+	o.DisableIdentity = true
+	return redis.NewFailoverClient(o), nil
+}
+
+func cluster(u *url.URL) (redis.UniversalClient, error) {
+	o, err := redis.ParseClusterURL(u.String())
+	if err != nil {
+		return nil, badURL(reason(err))
+	}
+	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	// Redirects need tries, so MaxRetries stays; a node's own retries are off.
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.Protocol, o.PipelinePoolSize = 2, -1
+	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false // a replica may be behind
+	return redis.NewClusterClient(o), nil
+}
+
+// defaults sets those durations that the URL left out.
+func defaults(ds ...*time.Duration) {
+	for _, d := range ds {
+		if *d == 0 {
+			*d = timeout
+		}
+	}
+}
+
+func quiet() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func badURL(why string) error {
+	return fmt.Errorf("redis URL: %s: want redis://host:port, rediss://, redis+sentinel://…?master_name=… or redis+cluster://", why)
+}
+
+// reason is the text of a parse error without anything of the URL beyond option
+// names: a url.Error would quote it whole.
+func reason(err error) string {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		return ue.Err.Error()
+	}
+	return strings.TrimPrefix(err.Error(), "redis: ")
+}
