@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -10,24 +11,26 @@ var (
 	pauseEndScript   = newScript("pause_end")
 )
 
-// BeginPause marks a session as pausing for at most ttl, if no job but the one
-// that pauses it is registered: neither busy nor in the lane, nor left behind by
-// a worker that died and will be followed by another. It is atomic with Enter: a
-// job either stands in the way, or sees Pausing. Asking again with the same job
-// gives the same answer and extends the mark. If not ok, inTheWay is one of the
-// jobs, or who pauses already.
-func (s *Store) BeginPause(ctx context.Context, session, job string, ttl time.Duration) (ok bool, inTheWay string, err error) {
-	cmd := pauseBeginScript.eval(ctx, 3, s.keys.lane(session), s.keys.jobs(session), s.keys.pause(session), job, ms(ttl))
+// BeginPause marks a session as pausing for at most ttl, if no job but e, which
+// pauses it, is registered: neither busy nor in the lane, nor left behind by a
+// worker that died and will be followed by another. It is atomic with Enter: a
+// job either stands in the way, or sees Pausing. Asked again for the same job it
+// gives the same answer and extends the mark. Without a Job in e every job
+// stands in the way.
+func (s *Store) BeginPause(ctx context.Context, e Entry, ttl time.Duration) (ok bool, err error) {
+	cmd := pauseBeginScript.eval(ctx, 3, s.keys.lane(e.Session), s.keys.jobs(e.Session), s.keys.pause(e.Session), marker(e), ms(ttl))
 	if err := s.flush.do1(ctx, cmd); err != nil {
-		return false, "", wrap("begin pause of session "+session, err)
+		return false, wrap("begin pause of session "+e.Session, err)
 	}
-	out := reply(cmd)
-	return out.int(0) == 1, out.text(1), nil
+	return done(cmd), nil
 }
 
-// EndPause takes the mark away if it is the job's own. The caller wakes who
-// waits.
-func (s *Store) EndPause(ctx context.Context, session, job string) error {
-	return wrap("end pause of session "+session,
-		s.flush.do1(ctx, pauseEndScript.eval(ctx, 1, s.keys.pause(session), job)))
+// EndPause takes the mark away if it is e's own: one that took longer than its
+// ttl does not take away the mark of the next. The caller wakes who waits.
+func (s *Store) EndPause(ctx context.Context, e Entry) error {
+	return wrap("end pause of session "+e.Session,
+		s.flush.do1(ctx, pauseEndScript.eval(ctx, 1, s.keys.pause(e.Session), marker(e))))
 }
+
+// marker is what the mark says of who pauses. "@" is no job's id.
+func marker(e Entry) string { return cmp.Or(e.Job, "@") }

@@ -3,17 +3,17 @@
 -- worker that died and will be followed by another.
 -- KEYS[3] pause mark
 -- ARGV: 1 job that pauses, 2 ms the mark lives
--- Result: {1|0, who is in the way or ''}
+-- Result: 1|0
 local mark = redis.call('GET', KEYS[3])
-if mark and mark ~= ARGV[1] then return {0, mark} end
+if mark and mark ~= ARGV[1] then return 0 end
 local all = redis.call('HGETALL', jobs)
 for i = 1, #all, 2 do
   local job = all[i]
   if job ~= '@' and job ~= ARGV[1] then
     local hold = string.match(all[i + 1], '^%d+ (%d+) ')
-    if tonumber(hold) > now then return {0, job} end
+    if tonumber(hold) > now then return 0 end
     drop(job)
   end
 end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
-return {1, ''}
+return 1
