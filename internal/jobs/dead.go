@@ -1,0 +1,310 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+)
+
+// Headers of dead letters, beside HeaderJob, HeaderSession, HeaderSubject and
+// HeaderOrigin.
+const (
+	HeaderReason   = "Sandjet-Reason"
+	HeaderClass    = "Sandjet-Class"
+	HeaderAttempts = "Sandjet-Attempts"
+	HeaderPointer  = "Sandjet-Pointer"   // JSON pointer into the body, when that is at fault
+	HeaderOwner    = "Sandjet-Owner"     // for people and filters; proves nothing
+	HeaderCut      = "Sandjet-Body-Size" // the body's full size, when only a part of it fits
+)
+
+// DeadLetter is why a job cannot be run.
+type DeadLetter struct {
+	Job      *Job
+	Class    Class
+	Reason   string // for people
+	Pointer  string
+	Attempts int
+}
+
+// Letter is a job on the shelf. Seq names it.
+type Letter struct {
+	Seq      uint64
+	Time     time.Time
+	Kind     Kind
+	Job      string
+	Session  string
+	Owner    string
+	Subject  string // where it was published
+	Reason   string
+	Pointer  string
+	Class    Class
+	Attempts int
+	Origin   uint64
+	Size     int    // of the body
+	Body     []byte // as much of it as fitted; not from DeadList
+	Header   nats.Header
+}
+
+// Cut reports whether the letter holds only a part of the body.
+func (l *Letter) Cut() bool { return l.Body != nil && len(l.Body) < l.Size }
+
+// Dead writes a dead letter: the job's body and headers, and why. Twice for the
+// same attempt series is once, also much later. The caller acknowledges the
+// delivery after it has returned nil.
+func (q *Queue) Dead(ctx context.Context, l DeadLetter) error {
+	j := l.Job
+	subject := q.deadSubject(j.Kind, j.ID)
+	if have, err := q.lastLetter(ctx, subject); err == nil && have.Session == j.Session && have.Origin == j.Origin {
+		return nil
+	}
+	m := nats.NewMsg(subject)
+	m.Data = j.Body
+	keepHeaders(m.Header, j.Header)
+	h := m.Header
+	h.Set(HeaderJob, j.ID)
+	h.Set(HeaderSession, j.Session)
+	h.Set(HeaderSubject, j.Subject)
+	h.Set(HeaderOrigin, strconv.FormatUint(j.Origin, 10))
+	h.Set(HeaderReason, oneLine(l.Reason, 1024))
+	h.Set(HeaderClass, string(l.Class))
+	h.Set(HeaderAttempts, strconv.Itoa(l.Attempts))
+	if l.Pointer != "" {
+		h.Set(HeaderPointer, oneLine(l.Pointer, 256))
+	}
+	if j.Owner != "" {
+		h.Set(HeaderOwner, j.Owner)
+	}
+	h.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%s.%d", j.Session, j.ID, j.Origin))
+	q.cut(m)
+	if _, err := q.pub.Publish(ctx, m); err != nil {
+		return fmt.Errorf("dead letter of job %s: %w", j.ID, err)
+	}
+	return nil
+}
+
+// cut shortens a body that does not fit beside our headers, and says so.
+func (q *Queue) cut(m *nats.Msg) {
+	if q.fits(m) == nil {
+		return
+	}
+	size := len(m.Data)
+	m.Header.Set(HeaderCut, strconv.Itoa(size))
+	over := m.Size() + 256 - int(q.nc.MaxPayload())
+	if over > size { // the publisher's own headers fill the message
+		for k := range m.Header {
+			if !strings.HasPrefix(k, "Sandjet-") && k != nats.MsgIdHdr {
+				delete(m.Header, k)
+			}
+		}
+		over = m.Size() + 256 - int(q.nc.MaxPayload())
+	}
+	m.Data = m.Data[:max(0, size-max(0, over))]
+}
+
+// DeadFilter chooses dead letters; empty fields match all.
+type DeadFilter struct {
+	Kind   Kind
+	Class  Class
+	Owner  string
+	Limit  int    // at most so many; 100
+	Cursor string // Next of the page before
+}
+
+// DeadPage is some dead letters, oldest first.
+type DeadPage struct {
+	Letters []Letter
+	Next    string // empty on the last page
+}
+
+// DeadList returns a page of dead letters, without bodies.
+func (q *Queue) DeadList(ctx context.Context, f DeadFilter) (DeadPage, error) {
+	var page DeadPage
+	seq := uint64(1)
+	if f.Cursor != "" {
+		n, err := strconv.ParseUint(f.Cursor, 10, 64)
+		if err != nil || n == 0 {
+			return page, fmt.Errorf("list dead letters: cursor %q is not one of ours", clip(f.Cursor, 40))
+		}
+		seq = n
+	}
+	set(&f.Limit, 100)
+	s, err := q.deadStream(ctx)
+	if err != nil {
+		return page, fmt.Errorf("list dead letters: %w", err)
+	}
+	subject := q.ns.Subject(tokenDead, ">")
+	if f.Kind != "" {
+		subject = q.deadSubject(f.Kind, "*")
+	}
+	for {
+		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return page, nil
+		}
+		if err != nil {
+			return page, fmt.Errorf("list dead letters: %w", err)
+		}
+		seq = m.Sequence + 1
+		l := q.letter(m)
+		if f.Class != "" && f.Class != l.Class || f.Owner != "" && f.Owner != l.Owner {
+			continue
+		}
+		if len(page.Letters) == f.Limit {
+			page.Next = strconv.FormatUint(m.Sequence, 10)
+			return page, nil
+		}
+		l.Body = nil
+		page.Letters = append(page.Letters, l)
+	}
+}
+
+// DeadGet returns one dead letter with its body, or ErrNoLetter.
+func (q *Queue) DeadGet(ctx context.Context, seq uint64) (Letter, error) {
+	s, err := q.deadStream(ctx)
+	if err != nil {
+		return Letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	m, err := s.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = ErrNoLetter
+	}
+	if err != nil {
+		return Letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	return q.letter(m), nil
+}
+
+// DeadDiscard drops a dead letter for good.
+func (q *Queue) DeadDiscard(ctx context.Context, seq uint64) error {
+	if _, err := q.DeadGet(ctx, seq); err != nil {
+		return fmt.Errorf("discard: %w", err)
+	}
+	s, err := q.deadStream(ctx)
+	if err == nil {
+		err = s.DeleteMsg(ctx, seq)
+	}
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		err = ErrNoLetter
+	}
+	if err != nil {
+		return fmt.Errorf("discard dead letter %d: %w", seq, err)
+	}
+	return nil
+}
+
+// DeadReplay puts a job back to work: its body goes to the subject it was first
+// published to, as the same job, with a new series of attempts. Then the letter
+// is taken off the shelf; should it die again, it gets a new one. Two replays of
+// a letter at the same time are one.
+func (q *Queue) DeadReplay(ctx context.Context, seq uint64) (Published, error) {
+	l, err := q.DeadGet(ctx, seq)
+	if err != nil {
+		return Published{}, fmt.Errorf("replay: %w", err)
+	}
+	if l.Cut() {
+		return Published{}, fmt.Errorf("replay dead letter %d: %w", seq, ErrCutLetter)
+	}
+	m := nats.NewMsg(l.Subject)
+	m.Data = withJob(l.Body, l.Job)
+	keepHeaders(m.Header, l.Header)
+	m.Header.Set(HeaderReplay, strconv.FormatUint(seq, 10))
+	m.Header.Set(nats.MsgIdHdr, "replay."+strconv.FormatUint(seq, 10))
+	ack, err := q.pub.Publish(ctx, m)
+	if err != nil {
+		return Published{}, fmt.Errorf("replay dead letter %d: %w", seq, err)
+	}
+	if err := q.DeadDiscard(ctx, seq); err != nil && !errors.Is(err, ErrNoLetter) {
+		q.log.Warn("dead letter stays although its job is back at work", "seq", seq, "job_id", l.Job, "err", err)
+	}
+	return Published{
+		Session: l.Session, Job: l.Job, Subject: l.Subject,
+		Stream: ack.Stream, StreamSeq: ack.Seq, Duplicate: ack.Duplicate,
+	}, nil
+}
+
+// withJob writes the job's id into a body that lacks it: the id came from the
+// first message's own headers or sequence, and a replay is the same job.
+func withJob(body []byte, id string) []byte {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || fields == nil || fields["id"] != nil {
+		return body
+	}
+	fields["id"], _ = json.Marshal(id) // a string
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return body
+	}
+	return b
+}
+
+func (q *Queue) deadStream(ctx context.Context) (jetstream.Stream, error) {
+	return q.js.Stream(ctx, q.ns.Stream(StreamDead))
+}
+
+func (q *Queue) deadSubject(k Kind, job string) string {
+	if strings.Count(string(k), ".") != 1 {
+		k = "unknown.kind"
+	}
+	return q.ns.Subject(tokenDead, string(k), job)
+}
+
+func (q *Queue) lastLetter(ctx context.Context, subject string) (Letter, error) {
+	s, err := q.deadStream(ctx)
+	if err != nil {
+		return Letter{}, err
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	if err != nil {
+		return Letter{}, err
+	}
+	return q.letter(m), nil
+}
+
+func (q *Queue) letter(m *jetstream.RawStreamMsg) Letter {
+	h := m.Header
+	l := Letter{
+		Seq:     m.Sequence,
+		Time:    m.Time,
+		Job:     h.Get(HeaderJob),
+		Session: h.Get(HeaderSession),
+		Owner:   h.Get(HeaderOwner),
+		Subject: h.Get(HeaderSubject),
+		Reason:  h.Get(HeaderReason),
+		Pointer: h.Get(HeaderPointer),
+		Class:   Class(h.Get(HeaderClass)),
+		Size:    len(m.Data),
+		Body:    m.Data,
+		Header:  h,
+	}
+	rest, _ := q.ns.Trim(m.Subject)
+	if t := strings.Split(rest, "."); len(t) == 4 {
+		l.Kind = Kind(t[1] + "." + t[2])
+	}
+	l.Attempts, _ = strconv.Atoi(h.Get(HeaderAttempts))
+	l.Origin, _ = strconv.ParseUint(h.Get(HeaderOrigin), 10, 64)
+	if n, err := strconv.Atoi(h.Get(HeaderCut)); err == nil {
+		l.Size = n
+	}
+	return l
+}
+
+// oneLine makes s fit for a header: no control characters, not too long.
+func oneLine(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.ToValidUTF8(clip(s, n), "")
+}
+

@@ -1,0 +1,151 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sandjet/sandjet/internal/natsx"
+)
+
+// Reschedule puts a job into SCHEDULES, to come back at a time: nobody holds it
+// until then. A job has one place there; a second call moves it. The caller
+// acknowledges the delivery after it has returned nil. ErrScheduleFull and
+// ErrTooLarge say that the message must be given back instead.
+//
+// The message id is that of the delivery and the time: when the worker dies
+// before the ack, the message is delivered and rescheduled again to no effect,
+// while another message of the same job is never taken for this one.
+func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
+	if err := q.roomForSchedule(ctx, len(j.Body)); err != nil {
+		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
+	}
+	m := nats.NewMsg(scheduleSubject(q.ns, j.Session, j.ID))
+	m.Data = j.Body
+	keepHeaders(m.Header, j.Header)
+	h := m.Header
+	h.Set(HeaderJob, j.ID)
+	h.Set(HeaderSession, j.Session)
+	h.Set(HeaderOrigin, strconv.FormatUint(j.Origin, 10))
+	h.Set(HeaderPublishedAt, j.PublishedAt.UTC().Format(time.RFC3339Nano))
+	h.Set(HeaderSubject, j.Subject)
+	if j.Replay != 0 {
+		h.Set(HeaderReplay, strconv.FormatUint(j.Replay, 10))
+	}
+	h.Set(jetstream.ScheduleHeader, scheduleAt(at))
+	h.Set(jetstream.ScheduleTargetHeader, againSubject(q.ns, j.Subject))
+	h.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%d", j.Stream, j.StreamSeq, at.UnixNano()))
+	if err := q.fits(m); err != nil {
+		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
+	}
+	if _, err := q.pub.Publish(ctx, m); err != nil {
+		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
+	}
+	return nil
+}
+
+// Hasten makes a job that waits in SCHEDULES come back at once: its turn has
+// come, or somebody has cancelled it. ok is false if it does not wait there.
+func (q *Queue) Hasten(ctx context.Context, session, job string) (ok bool, err error) {
+	s, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
+	if err != nil {
+		return false, fmt.Errorf("hasten job %s: %w", job, err)
+	}
+	subject := scheduleSubject(q.ns, session, job)
+	old, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("hasten job %s: %w", job, err)
+	}
+	m := &nats.Msg{Subject: subject, Header: maps.Clone(old.Header), Data: old.Data}
+	m.Header.Set(jetstream.ScheduleHeader, scheduleAt(time.Now()))
+	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.hasten", q.ns.Stream(StreamSchedules), old.Sequence))
+	// When it fires in between, there is nothing left to hasten.
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(old.Sequence, 10))
+	_, err = q.pub.Publish(ctx, m)
+	if errors.Is(err, natsx.ErrStale) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("hasten job %s: %w", job, err)
+	}
+	return true, nil
+}
+
+// CancelSchedule drops a job from SCHEDULES for good. The caller has recorded
+// how the job ended.
+func (q *Queue) CancelSchedule(ctx context.Context, session, job string) error {
+	s, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(scheduleSubject(q.ns, session, job)))
+	}
+	if err != nil {
+		return fmt.Errorf("cancel schedule of job %s: %w", job, err)
+	}
+	return nil
+}
+
+// scheduleAt writes the time in full: the client's own helper cuts it to whole
+// seconds and so fires early.
+func scheduleAt(at time.Time) string { return "@at " + at.UTC().Format(time.RFC3339Nano) }
+
+// keepHeaders copies the headers a publisher gave. Those of JetStream and of
+// ours belong to one message and are set anew.
+func keepHeaders(dst, src nats.Header) {
+	for k, v := range src {
+		if !hasPrefixFold(k, "Nats-") && !hasPrefixFold(k, "Sandjet-") {
+			dst[k] = slices.Clone(v)
+		}
+	}
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// fits reports whether the server would take m.
+func (q *Queue) fits(m *nats.Msg) error {
+	if limit := q.nc.MaxPayload(); limit > 0 && int64(m.Size()) > limit {
+		return fmt.Errorf("%w (%d of %d bytes)", ErrTooLarge, m.Size(), limit)
+	}
+	return nil
+}
+
+// usage is the size of SCHEDULES as far as this worker knows.
+type usage struct {
+	bytes uint64 // as the server said, and what we have added since
+	asked time.Time
+}
+
+// usageFresh is how old the server's word on the size may be: between two looks
+// a worker sees only what it adds itself.
+const usageFresh = time.Second
+
+// roomForSchedule refuses when SCHEDULES is full.
+func (q *Queue) roomForSchedule(ctx context.Context, n int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if time.Since(q.schedules.asked) > usageFresh {
+		s, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
+		if err != nil {
+			return fmt.Errorf("size of %s: %w", q.ns.Stream(StreamSchedules), err)
+		}
+		q.schedules = usage{bytes: s.CachedInfo().State.Bytes, asked: time.Now()}
+	}
+	const overhead = 512 // subject, headers, record
+	if q.schedules.bytes+uint64(n)+overhead > uint64(q.cfg.SchedulesMaxBytes) {
+		return ErrScheduleFull
+	}
+	q.schedules.bytes += uint64(n) + overhead
+	return nil
+}
