@@ -95,8 +95,8 @@ func (all *faults) ofWalk(s *jsonschema.Schema, v any, at []string) {
 	for ; s != nil; s = s.Ref {
 		switch v := v.(type) {
 		case json.Number:
-			if wantsInteger(s) && strings.ContainsAny(string(v), ".eE") {
-				all.add(wrongValue, at, "want an integer without fraction or exponent")
+			if wantsInteger(s) && (strings.ContainsAny(string(v), ".eE") || v == "-0") {
+				all.add(wrongValue, at, "want an integer without fraction, exponent or empty sign")
 			}
 		case map[string]any:
 			for name, item := range v {
@@ -139,11 +139,17 @@ func pointer(at []string) string {
 	var b strings.Builder
 	for _, name := range at {
 		b.WriteByte('/')
-		b.WriteString(tame(strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(name))))
+		b.WriteString(tame(escapePointer.Replace(clip(name))))
 	}
 	return b.String()
 }
 
+var (
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// maxName is how many bytes of a field's name are worth repeating.
 const maxName = 100
 
 func clip(name string) string {

@@ -47,6 +47,9 @@ func syntax(doc []byte, err error) *Error {
 	}
 	var se *json.SyntaxError
 	if errors.As(err, &se) {
+		if strings.HasSuffix(se.Error(), "exceeded max depth") {
+			return malformed("nested too deeply, at " + position(doc, int(se.Offset)-1))
+		}
 		return malformed(fmt.Sprintf("malformed JSON at %s: %s", position(doc, int(se.Offset)-1), se))
 	}
 	return malformed("malformed JSON: " + err.Error())

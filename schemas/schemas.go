@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-//go:embed common.json jobs events query
+//go:embed asyncapi.yaml common.json jobs events query
 var files embed.FS
 
 // Files returns the schema files and the AsyncAPI document, for those who want

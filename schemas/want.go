@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -140,65 +139,6 @@ func list(words []string, last string) string {
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }
 
-// unknown words a field that the schema does not have, with the one that was
-// probably meant.
-func unknown(schemaURL, name string) string {
-	props, _ := rawAt(schemaURL)["properties"].(map[string]any)
-	if best, ok := nearest(name, props); ok {
-		return fmt.Sprintf("unknown field; did you mean %q?", best)
-	}
-	return "unknown field"
-}
-
-// nearest finds the field whose name is at most a third away from name.
-func nearest(name string, props map[string]any) (string, bool) {
-	if len(name) > maxName {
-		return "", false
-	}
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s))
-	}
-	best, least := "", len(name)/3+1
-	names := make([]string, 0, len(props))
-	for p := range props {
-		names = append(names, p)
-	}
-	slices.Sort(names)
-	for _, p := range names {
-		if d := distance(plain(name), plain(p)); d < least {
-			best, least = p, d
-		}
-	}
-	return best, best != ""
-}
-
-// distance counts the letters to insert, remove, replace or swap with the next
-// to turn a into b.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
-}
-
 // rawAt returns the schema object that a schema's location names, or nil.
 func rawAt(schemaURL string) map[string]any {
 	file, fragment, _ := strings.Cut(schemaURL, "#")
@@ -211,7 +151,7 @@ func rawAt(schemaURL string) map[string]any {
 		return nil
 	}
 	for _, name := range strings.Split(fragment, "/")[1:] {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		name = unescapePointer.Replace(name)
 		switch at := v.(type) {
 		case map[string]any:
 			v = at[name]
