@@ -1,0 +1,69 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sandjet/sandjet/internal/natsx"
+)
+
+// falseAlarms bounds how often a write is repeated that the server refuses although
+// the claim stands, as a new leader may for a moment.
+const falseAlarms = 50
+
+// write publishes e against the fence. The caller holds the turn.
+func (c *Claim) write(ctx context.Context, e *envelope) (natsx.Ack, error) {
+	e.set(slotExpectSubject, c.subject)
+	alarms := 0
+	for try := 0; ; try++ {
+		e.set(slotExpectSeq, c.seq)
+		ack, err := c.log.pub.Publish(ctx, &e.msg)
+		switch {
+		case err == nil:
+			return ack, nil
+		case errors.Is(err, natsx.ErrBusy): // a claim, or an earlier send of this
+		case errors.Is(err, natsx.ErrStale):
+			if alarms++; alarms > falseAlarms {
+				return ack, err
+			}
+			if err := c.examine(ctx); err != nil {
+				return ack, err
+			}
+		default:
+			return ack, err
+		}
+		if err := backoff(ctx, try); err != nil {
+			return natsx.Ack{}, err
+		}
+	}
+}
+
+// examine is called when the fence refused a write. It asks the leader who holds
+// the job: somebody else, and the claim is lost; nobody, since the record is past
+// the stream's limits, and it is written anew; we, and the write may be repeated.
+func (c *Claim) examine(ctx context.Context) error {
+	last, rec, err := c.last(ctx)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		err := c.make(ctx, 0)
+		if errors.Is(err, ErrLost) {
+			return c.lose(err)
+		}
+		return err
+	case err != nil:
+		return fmt.Errorf("examine the fence: %w", err)
+	case last.Seq > c.Token() && last.Header.Get(headerMsgID) == c.id:
+		c.hold(last.Seq)
+	case last.Seq > c.Token():
+		return c.lose(&LostError{Job: c.job, Token: last.Seq, By: rec})
+	}
+	return nil
+}
+
+// lose marks the claim as lost, for good.
+func (c *Claim) lose(err error) error {
+	c.end(err)
+	c.once.Do(func() { close(c.lost) })
+	return err
+}
