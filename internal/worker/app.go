@@ -1,0 +1,295 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/store"
+)
+
+// App is a whole worker: its connections, what it serves, and the work.
+type App struct {
+	cfg Config
+	log *slog.Logger
+	reg *prometheus.Registry
+	// Ready is closed when the worker takes jobs.
+	ready chan struct{}
+
+	nc       *nats.Conn
+	pub      *natsx.Publisher
+	consumer *jobs.Consumer
+	w        *Worker
+}
+
+// New returns a worker that Run starts. It connects to nothing.
+func New(cfg Config, log *slog.Logger) (*App, error) {
+	if cfg.Name == "" {
+		return nil, errors.New("worker: no name")
+	}
+	return &App{cfg: cfg, log: log.With("worker", cfg.Name), reg: prometheus.NewRegistry(), ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the worker takes jobs.
+func (a *App) Ready() <-chan struct{} { return a.ready }
+
+// Run works until ctx ends; then it takes no more jobs, lets go of those it has
+// and returns nil. Commands go on in their sandboxes. kill, if it ends, stops
+// at once.
+func (a *App) Run(ctx, kill context.Context) error {
+	if err := a.connect(ctx); err != nil {
+		return err
+	}
+	defer a.close()
+	parted, part := context.WithCancel(context.WithoutCancel(ctx))
+	defer part()
+	if err := a.build(ctx, parted); err != nil {
+		return err
+	}
+	return a.work(ctx, kill, part)
+}
+
+// connect opens NATS. Whatever is wrong is said in one line.
+func (a *App) connect(ctx context.Context) error {
+	first, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	nc, err := natsx.Connect(first, a.cfg.NATS, a.log)
+	if err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	a.nc = nc
+	if a.pub, err = natsx.NewPublisher(nc); err != nil {
+		nc.Close()
+		return fmt.Errorf("nats: %w", err)
+	}
+	return nil
+}
+
+func (a *App) close() {
+	if a.w != nil {
+		a.w.wakes.close()
+		a.w.wheel.Close()
+		_ = a.w.facts.Close()
+		a.w.sessions.e2b.Close()
+		_ = a.w.view.Close()
+	}
+	_ = a.pub.Close()
+	_ = a.nc.FlushTimeout(2 * time.Second)
+	a.nc.Close()
+}
+
+// build checks the outside systems and makes the worker.
+func (a *App) build(ctx, parted context.Context) error {
+	setup, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	cfg := a.cfg
+	js, err := jetstream.New(a.nc)
+	if err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	if err := checkNATS(setup, a.nc, js); err != nil {
+		return err
+	}
+	m := newMetrics(a.reg)
+	client, err := e2b.New(e2b.Config{
+		APIKey: cfg.E2BKey, APIURL: cfg.E2BAPIURL, SandboxURL: cfg.E2BSandboxURL, Domain: cfg.E2BDomain,
+		UserAgent: "sandjet/" + Version, Observe: m.call,
+	})
+	if err != nil {
+		return fmt.Errorf("e2b: %w", err)
+	}
+	if err := checkE2B(setup, client, a.log); err != nil {
+		client.Close()
+		return err
+	}
+	view, err := store.Open(setup, cfg.RedisURL, cfg.Namespace)
+	if err != nil {
+		client.Close()
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	for _, warning := range view.Warnings() {
+		a.log.Warn("redis setting", "warning", warning)
+	}
+	queue, err := jobs.Open(js, a.pub, jobs.Config{
+		Namespace: cfg.Namespace, Replicas: cfg.Replicas, JobsMaxBytes: cfg.JobsCap, AckWait: cfg.AckWait,
+	}, a.log)
+	if err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	if err := a.setup(setup, js, queue); err != nil {
+		client.Close()
+		return errors.Join(err, view.Close())
+	}
+	facts, err := events.Open(a.nc, a.pub, cfg.Namespace, "/sandjet/worker/"+cfg.Name)
+	if err != nil {
+		return err
+	}
+	artifacts, err := js.ObjectStore(setup, cfg.Namespace.Stream(events.BucketArtifact))
+	if err != nil {
+		return fmt.Errorf("object bucket: %w", err)
+	}
+	wakes, err := newWakes(a.nc, cfg.Namespace)
+	if err != nil {
+		return err
+	}
+	if a.consumer, err = jobs.NewConsumer(queue, jobs.ConsumerConfig{Slots: cfg.Concurrency, MaxParked: 4*cfg.Concurrency + 100, Log: a.log}); err != nil {
+		return err
+	}
+	w := &Worker{
+		cfg: cfg, log: a.log, facts: facts, queue: queue, view: view, artifacts: artifacts, m: m,
+		publisher: jobs.NewPublisher(a.pub, cfg.Namespace),
+		wheel:     jobs.NewWheel(), board: newBoard(view, a.log), wakes: wakes,
+		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks),
+		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m},
+	}
+	w.renew = newRenewer(view, w.busyLease(), a.log)
+	a.w = w
+	a.gauges()
+	return nil
+}
+
+// setup brings streams and consumers up to date.
+func (a *App) setup(ctx context.Context, js jetstream.JetStream, queue *jobs.Queue) error {
+	if err := events.Setup(ctx, js, events.Config{
+		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, MaxAge: a.cfg.EventsAge, MaxBytes: a.cfg.EventsCap,
+	}); err != nil {
+		return fmt.Errorf("streams: %w", err)
+	}
+	if err := queue.Setup(ctx); err != nil {
+		return fmt.Errorf("streams: %w", err)
+	}
+	return nil
+}
+
+// gauges are read when somebody asks.
+func (a *App) gauges() {
+	gauge := func(name, help string, f func() float64) {
+		a.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sandjet", Name: name, Help: help}, f))
+	}
+	load := a.consumer.Load
+	gauge("worker_slots", "Jobs this worker runs at once, at most.", func() float64 { return float64(load().Slots) })
+	gauge("worker_running", "Jobs that run in this worker.", func() float64 { return float64(load().Running) })
+	gauge("worker_parked", "Jobs that wait in this worker without a slot.", func() float64 { return float64(load().Parked) })
+	gauge("running_sandboxes", "Running sandboxes of the fleet that take a slot.", func() float64 {
+		ctx, cancel := context.WithTimeout(a.w.parted, 2*time.Second)
+		defer cancel()
+		slots, err := a.w.view.Slots(ctx)
+		if err != nil {
+			return -1
+		}
+		return float64(len(slots))
+	})
+}
+
+// work runs everything until ctx ends, then lets go in order.
+func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
+	w := a.w
+	// The jobs' context ends with its own cause when the worker stops.
+	jobsCtx, stopJobs := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopJobs(nil)
+	// What serves the jobs ends after them.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+
+	var servers errgroup.Group
+	start := func(f func(context.Context)) { servers.Go(func() error { f(serving); return nil }) }
+	start(w.renew.run)
+	start(w.board.run)
+	sweeping, stopSweeping := context.WithCancel(ctx)
+	defer stopSweeping()
+	start(func(context.Context) { w.sweep(sweeping) })
+	if err := w.facts.WatchCancels(serving, func(key events.Job, r events.CancelRequested) { w.cancelRequested(key, r) }); err != nil {
+		return fmt.Errorf("watch cancels: %w", err)
+	}
+	start(func(ctx context.Context) {
+		if err := w.queue.WatchAdvisories(ctx, w.exhausted); err != nil {
+			a.log.Error("advisories not watched", "err", err)
+		}
+	})
+
+	finished := make(chan error, 1)
+	go func() { finished <- a.consumer.Run(jobsCtx, w.consume) }()
+	close(a.ready)
+	a.log.Info("worker takes jobs", "slots", a.cfg.Concurrency, "namespace", string(a.cfg.Namespace), "version", Version)
+
+	var err error
+	select {
+	case err = <-finished:
+		err = fmt.Errorf("consumer: %w", err)
+	case <-ctx.Done():
+		a.log.Info("worker stops", "jobs", w.holds.count())
+		a.consumer.Stop()
+		stopJobs(errStopping)
+		err = a.drained(finished, kill)
+	}
+	part()
+	stopServing()
+	w.tasks.Wait()
+	return errors.Join(err, servers.Wait())
+}
+
+// drained waits until every job is let go.
+func (a *App) drained(finished <-chan error, kill context.Context) error {
+	t := time.NewTimer(a.cfg.DrainTimeout)
+	defer t.Stop()
+	select {
+	case err := <-finished:
+		return err
+	case <-kill.Done():
+		a.log.Warn("worker stops at once", "jobs", a.w.holds.count())
+	case <-t.C:
+		a.log.Warn("jobs not let go in time", "jobs", a.w.holds.count(), "drain_timeout", a.cfg.DrainTimeout)
+	}
+	a.consumer.Kill(errStopping)
+	return nil
+}
+
+// cancelRequested passes a cancel on: to the job in our hands, or to its place
+// in the schedules.
+func (w *Worker) cancelRequested(key events.Job, r events.CancelRequested) {
+	w.cancels.add(key, r)
+	w.holds.request(key)
+	w.background(func(ctx context.Context) {
+		if _, err := w.queue.Hasten(ctx, key.Session, key.ID); err != nil {
+			w.log.Warn("cancelled job not hastened", "job_id", key.ID, "err", err)
+		}
+	})
+}
+
+// exhausted ends a job whose deliveries an operator has bounded.
+func (w *Worker) exhausted(ctx context.Context, l *jobs.DeadLetter) error {
+	key := events.Job{Session: l.Job.Session, ID: l.Job.ID}
+	past, err := w.facts.History(ctx, key)
+	if err != nil || past.Ended() {
+		return err
+	}
+	rec := succeed(past, w.cfg.AckWait, time.Now())
+	rec.Worker, rec.Stream, rec.StreamSeq, rec.Origin = w.cfg.Name, l.Job.Stream, l.Job.StreamSeq, l.Job.Origin
+	claim, err := w.facts.Claim(ctx, key, rec, past.Claimed.Seq)
+	if err != nil {
+		return err
+	}
+	if past, err = w.facts.History(ctx, key); err != nil || past.Ended() {
+		return err
+	}
+	return claim.End(ctx, events.Dead, events.Outcome{Class: string(l.Class), Reason: l.Reason, Attempts: rec.Attempt})
+}
+
+// Session returns a session's record as the stream's leader has it, for the
+// questions that are asked of a worker.
+func (w *Worker) Session(ctx context.Context, id string) (session.Record, uint64, error) {
+	k, err := w.sessions.read(ctx, id)
+	return k.Record, k.seq, err
+}

@@ -1,0 +1,166 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+)
+
+// upload streams an object into the sandbox. It is written under another name
+// and renamed, so that nobody sees half a file, whoever dies on the way.
+func (h *hold) upload(ctx context.Context) (events.Outcome, error) {
+	p := h.d.Payload.(*jobs.File)
+	ctx, cancel := h.untilCancelled(ctx)
+	defer cancel()
+	k, b, err := h.w.sessions.ready(ctx, &h.ask)
+	if err != nil {
+		return events.Outcome{}, contextCause(ctx, err)
+	}
+	h.attach(k, b)
+	if !h.startedBefore() {
+		if err := h.started(events.Started{SandboxID: k.SandboxID, Generation: k.Generation}); err != nil {
+			return events.Outcome{}, err
+		}
+	}
+	obj, err := h.w.artifacts.Get(ctx, p.Object)
+	if err != nil {
+		return events.Outcome{}, objectFault(p.Object, contextCause(ctx, err))
+	}
+	defer obj.Close()
+	info, err := obj.Info()
+	if err != nil {
+		return events.Outcome{}, objectFault(p.Object, err)
+	}
+	if int64(info.Size) > h.w.cfg.FileCap {
+		return events.Outcome{}, h.tooLarge(int64(info.Size), "/object")
+	}
+	sum := sha256.New()
+	part := path.Join(path.Dir(p.Path), "."+path.Base(p.Path)+".sandjet-"+h.d.ID)
+	if err := b.Write(ctx, part, io.TeeReader(obj, sum), e2b.WriteOptions{Size: int64(info.Size)}); err != nil {
+		return events.Outcome{}, contextCause(ctx, fmt.Errorf("write %s: %w", p.Path, err))
+	}
+	if want := objectSum(info.Digest); want != "" && want != hex.EncodeToString(sum.Sum(nil)) {
+		return events.Outcome{}, faultf(jobs.ClassTransport, "object %s changed on the way: its digest differs", p.Object)
+	}
+	if err := place(ctx, b, part, p); err != nil {
+		return events.Outcome{}, contextCause(ctx, err)
+	}
+	return events.Outcome{
+		Class: string(jobs.ClassOK), SandboxID: k.SandboxID, Object: p.Object,
+		ObjectBytes: int64(info.Size), ObjectSHA: hex.EncodeToString(sum.Sum(nil)),
+	}, nil
+}
+
+// place gives the finished file its mode and its name.
+func place(ctx context.Context, b *box, part string, p *jobs.File) error {
+	if p.Mode != "" {
+		if err := b.Command("chmod", "--", p.Mode, home(part)).Run(ctx); err != nil {
+			return fmt.Errorf("chmod %s: %w", p.Path, err)
+		}
+	}
+	if err := b.Rename(ctx, part, p.Path); err != nil {
+		return fmt.Errorf("rename to %s: %w", p.Path, err)
+	}
+	return nil
+}
+
+// home makes a relative path explicit; commands start in the home directory.
+func home(p string) string {
+	if path.IsAbs(p) {
+		return p
+	}
+	return "./" + p
+}
+
+// download streams a file out of the sandbox into the object bucket. Put is
+// atomic there: the object is the old or the new one.
+func (h *hold) download(ctx context.Context) (events.Outcome, error) {
+	p := h.d.Payload.(*jobs.File)
+	ctx, cancel := h.untilCancelled(ctx)
+	defer cancel()
+	k, b, err := h.w.sessions.ready(ctx, &h.ask)
+	if err != nil {
+		return events.Outcome{}, contextCause(ctx, err)
+	}
+	h.attach(k, b)
+	if !h.startedBefore() {
+		if err := h.started(events.Started{SandboxID: k.SandboxID, Generation: k.Generation}); err != nil {
+			return events.Outcome{}, err
+		}
+	}
+	file, size, err := b.Open(ctx, p.Path, 0)
+	if err != nil {
+		return events.Outcome{}, contextCause(ctx, fmt.Errorf("read %s: %w", p.Path, err))
+	}
+	defer file.Close()
+	if size > h.w.cfg.FileCap {
+		return events.Outcome{}, h.tooLarge(size, "/path")
+	}
+	sum := sha256.New()
+	counted := &counter{r: io.TeeReader(io.LimitReader(file, h.w.cfg.FileCap+1), sum)}
+	info, err := h.w.artifacts.Put(ctx, jetstream.ObjectMeta{
+		Name:        p.Object,
+		Description: fmt.Sprintf("%s of session %s", p.Path, h.d.Session),
+	}, counted)
+	if err != nil {
+		return events.Outcome{}, contextCause(ctx, fmt.Errorf("put object %s: %w", p.Object, err))
+	}
+	if counted.n > h.w.cfg.FileCap {
+		_ = h.w.artifacts.Delete(ctx, p.Object)
+		return events.Outcome{}, h.tooLarge(counted.n, "/path")
+	}
+	return events.Outcome{
+		Class: string(jobs.ClassOK), SandboxID: k.SandboxID, Object: p.Object,
+		ObjectBytes: int64(info.Size), ObjectSHA: hex.EncodeToString(sum.Sum(nil)),
+	}, nil
+}
+
+// counter counts what is read through it.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (h *hold) tooLarge(size int64, pointer string) error {
+	f := faultf(jobs.ClassInvalid, "%d bytes are more than the %d a file may have (WORKER_FILE_CAP)", size, h.w.cfg.FileCap)
+	f.pointer = pointer
+	return f
+}
+
+func objectFault(name string, err error) error {
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return &fault{class: jobs.ClassNotFound, pointer: "/object", reason: fmt.Sprintf("the bucket has no object %q", name), err: err}
+	}
+	return fmt.Errorf("get object %s: %w", name, err)
+}
+
+// objectSum turns the bucket's digest into hex; it is empty for other forms.
+func objectSum(digest string) string {
+	b64, ok := strings.CutPrefix(digest, "SHA-256=")
+	if !ok {
+		return ""
+	}
+	sum, err := base64.URLEncoding.DecodeString(b64)
+	if err != nil {
+		return ""
+	}
+	return hex.EncodeToString(sum)
+}

@@ -1,0 +1,376 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/store"
+)
+
+// hold is one job in this worker's hands, from its delivery to its end or to
+// where it is let go.
+type hold struct {
+	w     *Worker
+	d     *jobs.Delivery
+	key   events.Job
+	log   *slog.Logger
+	entry store.Entry
+	ask   asker
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// wish is closed when somebody asks that the job end.
+	wish     chan struct{}
+	wishOnce sync.Once
+
+	claim   *events.Claim
+	past    events.History // what the log held when the claim was taken
+	attempt int
+	begun   time.Time
+	entered bool // in its lane, in Redis
+
+	mu      sync.Mutex
+	session known // what the beat keeps awake
+	box     *box
+	after   []func(context.Context) // what is cleared up after the end
+}
+
+func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
+	h := &hold{
+		w:     w,
+		d:     d,
+		key:   events.Job{Session: d.Session, ID: d.ID},
+		log:   w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
+		entry: store.Entry{Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive()},
+		wish:  make(chan struct{}),
+		begun: time.Now(),
+	}
+	h.ask = asker{session: d.Session, job: d.ID, owner: d.Owner, ephemeral: d.Ephemeral}
+	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	return h
+}
+
+// handle takes one delivered job as far as it goes.
+func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
+	h := w.newHold(ctx, d)
+	defer h.cancel(nil)
+	defer w.holds.add(h)()
+	defer w.wheel.Add(w.beatEvery(), h.beat)()
+
+	err := h.acquire()
+	for err == nil {
+		var out events.Outcome
+		out, err = h.guard()
+		again, settleErr := h.settle(out, err)
+		if settleErr != nil || !again {
+			h.report(settleErr)
+			return
+		}
+		err = h.reclaim()
+	}
+	h.report(h.decline(err))
+}
+
+// Why a delivered job is not taken up.
+var (
+	errEnded     = errors.New("job has ended")
+	errDuplicate = errors.New("job was published before")
+	errStale     = errors.New("job has moved on to a younger message")
+	errCopied    = errors.New("an older message of the job is being worked on")
+)
+
+// acquire takes the claim. A job seen for the first time needs no look at its
+// log: the server refuses the claim if there is one before it.
+func (h *hold) acquire() error {
+	if h.d.Delivered > 1 || h.d.Rescheduled {
+		return h.inherit()
+	}
+	h.accept()
+	err := h.take(events.Claimed{Attempt: 1}, 0)
+	if errors.Is(err, events.ErrLost) {
+		return h.inherit()
+	}
+	return err
+}
+
+// accept tells that the job was seen, once.
+func (h *hold) accept() {
+	d := h.d
+	err := h.w.facts.AcceptAsync(h.key, events.Accepted{
+		Kind: string(d.Kind), Owner: d.Owner, Subject: d.Subject, StreamSeq: d.Origin,
+		Exclusive: d.Exclusive(), Unique: d.Unique, MaxAttempts: d.MaxAttempts(), Labels: d.Labels,
+		PublishedAt: d.PublishedAt, ExpiresAt: d.ExpiresAt(), RunAfter: d.NotBefore(),
+	}, func(err error) {
+		if err != nil {
+			h.log.Warn("accepted event not written", "err", err)
+		}
+	})
+	if err != nil {
+		h.log.Warn("accepted event not written", "err", err)
+	}
+}
+
+// inherit takes the claim of a job that has a history.
+func (h *hold) inherit() error {
+	for {
+		past, err := h.w.facts.History(h.ctx, h.key)
+		if err != nil {
+			return fmt.Errorf("read the job's history: %w", err)
+		}
+		if !past.Accepted.OK() {
+			h.accept()
+		}
+		switch stand(past, h.d.Job) {
+		case ended:
+			return errEnded
+		case duplicate:
+			return errDuplicate
+		case stale:
+			return errStale
+		case copied:
+			return errCopied
+		}
+		next := succeed(past, h.w.cfg.AckWait, time.Now())
+		err = h.take(next, past.Claimed.Seq)
+		if errors.Is(err, events.ErrLost) {
+			continue // somebody was quicker: look again
+		}
+		if err != nil {
+			return err
+		}
+		if next.Takeover {
+			h.w.m.takeovers.Inc()
+			h.log.Info("job taken over", "attempt", next.Attempt, "from", past.Claimed.Value.Worker)
+		}
+		// The one before may have ended the job between our look and our claim.
+		// After the claim it can write no more.
+		if past.Claimed.Seq != 0 {
+			if past, err = h.w.facts.History(h.ctx, h.key); err != nil {
+				return fmt.Errorf("read the job's history: %w", err)
+			}
+			if past.Ended() {
+				return errEnded
+			}
+		}
+		h.past = past
+		return nil
+	}
+}
+
+func (h *hold) take(c events.Claimed, prev uint64) error {
+	c.Worker, c.Stream, c.StreamSeq, c.Origin = h.w.cfg.Name, h.d.Stream, h.d.StreamSeq, h.d.Origin
+	claim, err := h.w.facts.Claim(h.ctx, h.key, c, prev)
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	h.claim, h.attempt = claim, c.Attempt
+	go func() {
+		select {
+		case <-claim.Lost():
+			h.w.m.refusals.Inc()
+			h.cancel(events.ErrLost)
+		case <-h.ctx.Done():
+		}
+	}()
+	return nil
+}
+
+// reclaim takes the job's next attempt, or the same one after a wait, in the
+// same hands.
+func (h *hold) reclaim() error {
+	past, err := h.w.facts.History(h.ctx, h.key)
+	if err != nil {
+		return fmt.Errorf("read the job's history: %w", err)
+	}
+	h.past = past
+	if past.Retrying.Seq < past.Claimed.Seq {
+		return nil // a wait: claim and attempt stand
+	}
+	return h.take(succeed(past, h.w.cfg.AckWait, time.Now()), past.Claimed.Seq)
+}
+
+// decline lets a job go that was not taken up.
+func (h *hold) decline(err error) error {
+	ctx, done := h.w.parting(h.ctx)
+	defer done()
+	switch {
+	case errors.Is(err, errEnded):
+		return h.bury(ctx)
+	case errors.Is(err, errDuplicate), errors.Is(err, errStale):
+		h.log.Info("message dropped", "why", err)
+		return h.d.Ack()
+	case errors.Is(err, errCopied):
+		return h.d.GiveBack(h.w.cfg.AckWait)
+	case errors.Is(context.Cause(h.ctx), errStopping):
+		return h.d.GiveBack(letGo)
+	}
+	h.log.Warn("job not claimed", "err", err)
+	return h.d.GiveBack(jobs.Decide(classify(err).class, 1, 2, false).Delay + time.Second)
+}
+
+// bury finishes what a job that has ended may have left: its message, its place
+// in the lane, its ephemeral session.
+func (h *hold) bury(ctx context.Context) error {
+	h.leave(ctx)
+	if err := h.discardSession(ctx); err != nil {
+		h.log.Warn("ephemeral session not destroyed", "err", err)
+		return h.d.GiveBack(5 * time.Second)
+	}
+	for _, f := range h.after {
+		h.w.background(f)
+	}
+	return h.d.Ack()
+}
+
+// guard does the job's work; a panic is an error of this attempt.
+func (h *hold) guard() (out events.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.Error("panic in a job", "panic", p, "stack", string(debug.Stack()))
+			err = faultf(jobs.ClassInternal, "panic: %v", p)
+		}
+	}()
+	if c := h.claim.Record(); c.Crashes >= maxCrashes {
+		return out, faultf(jobs.ClassQuarantined, "%d workers in a row vanished within %s of taking the job", c.Crashes, soon)
+	}
+	if h.cancelled() && !h.startedBefore() {
+		return out, errCancelled
+	}
+	if until := time.Until(h.d.NotBefore()); until > 0 && !h.startedBefore() {
+		return out, waitFor(jobs.ClassDelay, until, "not before %s", h.d.NotBefore().UTC().Format(time.RFC3339))
+	}
+	if h.d.Expired(time.Now()) && !h.startedBefore() {
+		return out, faultf(jobs.ClassExpired, "waited past %s", h.d.ExpiresAt().UTC().Format(time.RFC3339))
+	}
+	if h.w.cfg.RequireOwner && !h.d.OwnerProven {
+		return out, faultf(jobs.ClassForbidden, "the job's subject names no owner, and WORKER_REQUIRE_OWNER is set: publish to %s.<owner>", h.d.Kind)
+	}
+	if err := h.unique(); err != nil {
+		return out, err
+	}
+	if err := h.turn(); err != nil {
+		return out, err
+	}
+	return h.work(h.ctx)
+}
+
+// unique sees to it that of the jobs with one key only one is alive.
+func (h *hold) unique() error {
+	if h.d.Unique == "" {
+		return nil
+	}
+	holder, ok, err := h.w.view.Unique(h.ctx, h.d.Unique, h.d.Session, h.d.ID, uniqueLease)
+	if err != nil {
+		return fmt.Errorf("look at the unique key: %w", err)
+	}
+	if !ok {
+		return &fault{class: jobs.ClassDuplicate, pointer: "/unique", reason: fmt.Sprintf("job %s is alive under the key %q", holder, h.d.Unique)}
+	}
+	return nil
+}
+
+// uniqueLease outlives any job that is still tended.
+const uniqueLease = 7 * 24 * time.Hour
+
+// work does what the kind says.
+func (h *hold) work(ctx context.Context) (events.Outcome, error) {
+	switch h.d.Kind {
+	case jobs.TaskRun:
+		return h.task(ctx)
+	case jobs.FileUpload:
+		return h.upload(ctx)
+	case jobs.FileDownload:
+		return h.download(ctx)
+	case jobs.SandboxProvision:
+		return h.provision(ctx)
+	case jobs.SandboxResume:
+		return h.resume(ctx)
+	case jobs.SandboxPause:
+		return h.pause(ctx)
+	case jobs.SandboxDestroy:
+		return h.destroy(ctx)
+	}
+	return events.Outcome{}, faultf(jobs.ClassInvalid, "no worker does %s in this version", h.d.Kind)
+}
+
+// startedBefore reports whether this attempt's work began in other hands.
+func (h *hold) startedBefore() bool {
+	return h.past.Started.OK() && h.past.Started.Value.Attempt == h.attempt
+}
+
+// started tells that the attempt's work begins now.
+func (h *hold) started(s events.Started) error {
+	s.Attempt = h.attempt
+	h.w.m.startLag(time.Since(h.d.PublishedAt), h.d)
+	h.show(events.KindStarted, nil)
+	return h.claim.Publish(h.ctx, events.KindStarted, s)
+}
+
+// request marks the job as unwanted.
+func (h *hold) request() { h.wishOnce.Do(func() { close(h.wish) }) }
+
+func (h *hold) cancelled() bool {
+	select {
+	case <-h.wish:
+		return true
+	default:
+		return false
+	}
+}
+
+// untilCancelled returns a context that also ends when the job is unwanted.
+func (h *hold) untilCancelled(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-h.wish:
+			cancel(errCancelled)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// attach tells the beat which sandbox to keep awake.
+func (h *hold) attach(k known, b *box) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.session, h.box = k, b
+}
+
+// beat says that the job is alive: to the queue, to Redis, to E2B. It runs on
+// the wheel and must not block.
+func (h *hold) beat() {
+	if h.ctx.Err() != nil {
+		return
+	}
+	if err := h.d.InProgress(); err != nil {
+		h.log.Warn("beat not sent", "err", err)
+	}
+	h.mu.Lock()
+	k, b, entered := h.session, h.box, h.entered
+	h.mu.Unlock()
+	if entered {
+		h.w.renew.add(h.entry)
+	}
+	if b != nil {
+		h.w.background(func(ctx context.Context) {
+			if err := h.w.sessions.keep(ctx, k, b); err != nil {
+				h.log.Warn("sandbox timeout not pushed", "err", err)
+			}
+		})
+	}
+}
+
+func (h *hold) report(err error) {
+	if err != nil && !errors.Is(err, events.ErrLost) {
+		h.log.Error("job not let go in order", "err", err)
+	}
+}

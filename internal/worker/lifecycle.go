@@ -1,0 +1,242 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/spool"
+	"github.com/sandjet/sandjet/internal/store"
+)
+
+// resume wakes a paused sandbox. Connecting is idempotent, so whoever takes an
+// abandoned resume over just connects again.
+func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error) {
+	begun := time.Now()
+	if err := s.takeSlot(ctx, k.Session); err != nil {
+		return k, err
+	}
+	if err := s.takeRate(ctx); err != nil {
+		return k, err
+	}
+	k, err := s.put(ctx, k, session.Resuming, func(r *session.Record) {
+		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, time.Now().UTC().Add(resumeLimit)
+		r.Reason = ""
+	})
+	if err != nil {
+		return k, err
+	}
+	sb, _, err := s.e2b.Connect(ctx, k.SandboxID, s.life(k.Record))
+	switch {
+	case err == nil:
+	case errors.Is(err, e2b.ErrNotFound):
+		return s.lose(ctx, k, "E2B does not know the paused sandbox any more")
+	case errors.Is(err, e2b.ErrQuota), errors.Is(err, e2b.ErrRateLimited):
+		// Nothing was changed: it sleeps on.
+		if back, putErr := s.put(ctx, k, session.Paused, func(r *session.Record) { r.Reason = classify(err).reason }); putErr == nil {
+			s.quiet(ctx, k.Session)
+			k = back
+		}
+		return k, err
+	default:
+		return k, err
+	}
+	if k, err = s.activate(ctx, k, "resumed"); err != nil {
+		return k, err
+	}
+	s.newBox(k, ref(sb), time.Now().Add(s.life(k.Record)))
+	s.m.resumed(time.Since(begun))
+	return k, nil
+}
+
+// sync asks the sandbox to write its disk: files have been lost over a pause
+// and resume without it.
+func (s *sessions) sync(ctx context.Context, b *box) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return b.Command("/bin/sh", "-c", "sync").Run(ctx)
+}
+
+// pause puts the session to sleep. With onlyIdle it does so only if nothing
+// runs, waits or was touched since, and reports false otherwise.
+func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
+	k, err := s.read(ctx, a.session)
+	for err == nil {
+		if err := a.mine(k); err != nil {
+			return false, err
+		}
+		switch k.State {
+		case session.Paused:
+			return true, nil
+		case session.Active:
+			return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
+		case session.Pausing:
+			if s.takeOver(k, a) {
+				return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
+			}
+			k, err = s.await(ctx, k)
+		case session.Provisioning, session.Resuming, session.Destroying:
+			if onlyIdle {
+				return false, nil
+			}
+			if s.takeOver(k, a) {
+				k, err = s.step(ctx, k, a)
+			} else {
+				k, err = s.await(ctx, k)
+			}
+		default:
+			if onlyIdle {
+				return false, nil
+			}
+			return false, faultf(jobs.ClassNotFound, "session %s has no sandbox to pause: it is %s", a.session, stateWord(k.State))
+		}
+		if errors.Is(err, errMoved) {
+			k, err = s.read(ctx, a.session)
+		}
+	}
+	return false, err
+}
+
+func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
+	free, err := s.view.BeginPause(ctx, entry, pauseLimit)
+	if err != nil {
+		return false, fmt.Errorf("begin the pause of session %s: %w", k.Session, err)
+	}
+	if !free {
+		if onlyIdle {
+			return false, nil
+		}
+		return false, waitFor(jobs.ClassTransitioning, time.Second, "a job runs in session %s", k.Session)
+	}
+	defer func() {
+		if err := s.view.EndPause(context.WithoutCancel(ctx), entry); err != nil {
+			s.log.Warn("pause mark not removed", "session_id", k.Session, "err", err)
+		}
+	}()
+	b, err := s.open(ctx, k)
+	if err == nil {
+		// Redis may have forgotten a job; the sandbox has not.
+		var live []string
+		if live, err = spool.Live(ctx, b.Box); err == nil && len(live) > 0 {
+			if onlyIdle {
+				return false, nil
+			}
+			return false, waitFor(jobs.ClassTransitioning, time.Second, "command %s runs in session %s", live[0], k.Session)
+		}
+	}
+	if err != nil {
+		k, err = s.astray(ctx, k, err)
+		if err != nil {
+			return false, err
+		}
+		if k.State == session.Paused {
+			return true, nil
+		}
+		return false, waitFor(jobs.ClassTransitioning, time.Second, "session %s is %s", k.Session, k.State)
+	}
+	k, err = s.put(ctx, k, session.Pausing, func(r *session.Record) {
+		r.Worker, r.Job, r.Deadline, r.Reason = s.cfg.Name, a.job, time.Now().UTC().Add(pauseLimit), reason
+	})
+	if err != nil {
+		return false, s.moved(err, k)
+	}
+	if err := s.sync(ctx, b); err != nil {
+		s.log.Warn("sandbox not synced before its pause", "session_id", k.Session, "err", err)
+	}
+	s.boxes.drop(k.Session)
+	if err := s.e2b.Pause(ctx, k.SandboxID); err != nil {
+		if errors.Is(err, e2b.ErrNotFound) {
+			_, err = s.lose(ctx, k, "the sandbox was gone when it was to be paused")
+			return false, s.moved(err, k)
+		}
+		return false, err // the record says pausing: the job comes back to it
+	}
+	if _, err = s.put(ctx, k, session.Paused, nil); err != nil {
+		return false, s.moved(err, k)
+	}
+	s.quiet(ctx, k.Session)
+	return true, nil
+}
+
+// moved turns errMoved into a wait, for jobs that do not loop over states.
+func (s *sessions) moved(err error, k known) error {
+	if errors.Is(err, errMoved) {
+		return waitFor(jobs.ClassTransitioning, 0, "session %s has moved on", k.Session)
+	}
+	return err
+}
+
+// destroyNow ends the session's sandbox for good. A session that has none is
+// done.
+func (s *sessions) destroyNow(ctx context.Context, a *asker, reason string) error {
+	k, err := s.read(ctx, a.session)
+	for err == nil {
+		if err := a.mine(k); err != nil {
+			return err
+		}
+		switch k.State {
+		case session.Destroyed:
+			return nil
+		case session.None:
+			return faultf(jobs.ClassNotFound, "session %s is not found", a.session)
+		case session.Provisioning, session.Resuming, session.Pausing, session.Destroying:
+			if !s.takeOver(k, a) {
+				k, err = s.await(ctx, k)
+				break
+			}
+			k, err = s.destroy(ctx, k, a, reason)
+		default:
+			k, err = s.destroy(ctx, k, a, reason)
+		}
+		if errors.Is(err, errMoved) {
+			k, err = s.read(ctx, a.session)
+		}
+	}
+	return err
+}
+
+// destroy kills what the session has. A creation that was never answered is
+// looked for first, or it would be an orphan.
+func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string) (known, error) {
+	if k.State == session.Provisioning && k.SandboxID == "" {
+		sb, err := s.find(ctx, k)
+		if err != nil {
+			return k, err
+		}
+		if sb != nil {
+			k.SandboxID = sb.SandboxID
+		}
+	}
+	k, err := s.put(ctx, k, session.Destroying, func(r *session.Record) {
+		r.Worker, r.Job, r.Deadline, r.Reason = s.cfg.Name, a.job, time.Now().UTC().Add(destroyLimit), reason
+	})
+	if err != nil {
+		return k, err
+	}
+	s.boxes.drop(k.Session)
+	if k.SandboxID != "" {
+		if _, err := s.e2b.Kill(ctx, k.SandboxID); err != nil {
+			return k, err
+		}
+	}
+	k, err = s.put(ctx, k, session.Destroyed, nil)
+	if err != nil {
+		return k, err
+	}
+	s.quiet(ctx, k.Session)
+	if err := s.view.ClearDeadline(ctx, store.Stale, k.Session); err != nil {
+		s.log.Warn("stale deadline not cleared", "session_id", k.Session, "err", err)
+	}
+	return k, nil
+}
+
+func stateWord(st session.State) string {
+	if st == session.None {
+		return "not there"
+	}
+	return string(st)
+}

@@ -1,0 +1,256 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/wire"
+)
+
+// Metadata keys that mark a sandbox as ours. They are how a sandbox is found
+// when E2B's answer to its creation got lost.
+const (
+	metaNamespace  = "sandjet-namespace"
+	metaSession    = "sandjet-session"
+	metaGeneration = "sandjet-generation"
+	metaAttempt    = "sandjet-attempt"
+	metaOwner      = "sandjet-owner"
+)
+
+// provision makes a sandbox for the session in two phases: the intent with a
+// fresh attempt id, then the creation, then the outcome. Called on an intent
+// that is there already, it first looks for what became of it.
+func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, error) {
+	begun := time.Now()
+	resumed := k.State == session.Provisioning
+	if err := s.takeSlot(ctx, k.Session); err != nil {
+		return k, err
+	}
+	k, err := s.put(ctx, k, session.Provisioning, s.intent(k, a))
+	if err != nil {
+		return k, err
+	}
+	sb, err := s.make(ctx, k, resumed)
+	if err != nil {
+		return s.unmade(ctx, k, err)
+	}
+	k.SandboxID = sb.SandboxID
+	k, err = s.activate(ctx, k, "")
+	if err != nil {
+		// Somebody else took the provisioning over. What we made carries the
+		// attempt they look for; they adopt it or it is an orphan.
+		return k, err
+	}
+	s.newBox(k, ref(sb), time.Now().Add(s.life(k.Record)))
+	s.m.provisioned(time.Since(begun))
+	return k, nil
+}
+
+// intent is the record that says what is about to be created.
+func (s *sessions) intent(k known, a *asker) func(*session.Record) {
+	return func(r *session.Record) {
+		now := time.Now().UTC()
+		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, now.Add(provisionLimit)
+		r.Reason = ""
+		if k.State == session.Provisioning {
+			return // the same intent, in other hands
+		}
+		if k.State == session.None || k.State == session.Destroyed {
+			*r = session.Record{
+				Session: k.Session, State: session.Provisioning, Generation: k.Generation,
+				Owner: a.owner, Ephemeral: a.ephemeral, Template: s.cfg.Template,
+				Worker: r.Worker, Job: r.Job, Deadline: r.Deadline, UpdatedAt: r.UpdatedAt,
+			}
+			s.shape(r, a)
+		}
+		r.CreatedAt = now
+		r.StaleAt = now.Add(s.age(*r))
+		r.Generation++
+		r.SandboxID = ""
+		r.Attempt = randomID(20)
+	}
+}
+
+// shape gives a new session what its provision job asks for.
+func (s *sessions) shape(r *session.Record, a *asker) {
+	r.Labels = a.labels
+	r.IdleTimeout, r.MaxAge = wire.Duration(s.cfg.IdleTimeout), wire.Duration(s.cfg.MaxAge)
+	p := a.spec
+	if p == nil {
+		return
+	}
+	if p.Template != "" {
+		r.Template = p.Template
+	}
+	if p.IdleTimeout != 0 {
+		r.IdleTimeout = p.IdleTimeout
+	}
+	if p.MaxAge != 0 {
+		r.MaxAge = p.MaxAge
+	}
+	r.Metadata, r.Env, r.Network, r.Ephemeral = p.Metadata, p.Env, p.Network, p.Ephemeral
+}
+
+// make creates the sandbox of an intent, once. searchFirst is for an intent
+// that somebody had before: its sandbox may be there.
+func (s *sessions) make(ctx context.Context, k known, searchFirst bool) (*e2b.Sandbox, error) {
+	if searchFirst {
+		if sb, err := s.find(ctx, k); err != nil || sb != nil {
+			return sb, err
+		}
+	}
+	if err := s.takeRate(ctx); err != nil {
+		return nil, err
+	}
+	sb, err := s.e2b.Create(ctx, s.request(k.Record))
+	if err == nil || !errors.Is(err, e2b.ErrUnknown) {
+		return sb, err
+	}
+	// The answer is lost, not necessarily the sandbox. It may take a moment to
+	// show up in E2B's list.
+	s.log.Warn("answer to a sandbox creation lost", "session_id", k.Session, "attempt_id", k.Attempt, "err", err)
+	for _, pause := range []time.Duration{0, 250 * time.Millisecond, time.Second, 2 * time.Second} {
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		found, findErr := s.find(ctx, k)
+		if findErr != nil {
+			return nil, errors.Join(err, findErr)
+		}
+		if found != nil {
+			return found, nil
+		}
+	}
+	return nil, err
+}
+
+// find looks for sandboxes of this intent, adopts the first and kills the
+// others: they are copies that a lost answer left behind.
+func (s *sessions) find(ctx context.Context, k known) (*e2b.Sandbox, error) {
+	var found *e2b.Sandbox
+	query := e2b.ListQuery{Metadata: map[string]string{metaSession: k.Session, metaAttempt: k.Attempt}, Order: e2b.OldestFirst}
+	for one, err := range s.e2b.List(ctx, query) {
+		if err != nil {
+			return nil, fmt.Errorf("look for the sandbox of attempt %s: %w", k.Attempt, err)
+		}
+		if found != nil {
+			s.log.Warn("killing a second sandbox of one attempt", "session_id", k.Session, "sandbox_id", one.SandboxID)
+			if _, err := s.e2b.Kill(ctx, one.SandboxID); err != nil {
+				s.log.Warn("second sandbox not killed", "sandbox_id", one.SandboxID, "err", err)
+			}
+			continue
+		}
+		sb, _, err := s.e2b.Connect(ctx, one.SandboxID, s.life(k.Record))
+		if err != nil {
+			return nil, fmt.Errorf("adopt sandbox %s: %w", one.SandboxID, err)
+		}
+		s.log.Info("sandbox adopted", "session_id", k.Session, "sandbox_id", one.SandboxID)
+		found = sb
+	}
+	return found, nil
+}
+
+func (s *sessions) request(r session.Record) e2b.CreateRequest {
+	meta := map[string]string{}
+	for k, v := range r.Metadata {
+		meta[k] = v
+	}
+	meta[metaNamespace] = string(s.cfg.Namespace)
+	meta[metaSession] = r.Session
+	meta[metaGeneration] = strconv.Itoa(r.Generation)
+	meta[metaAttempt] = r.Attempt
+	if r.Owner != "" {
+		meta[metaOwner] = r.Owner
+	}
+	req := e2b.CreateRequest{
+		TemplateID: r.Template,
+		Timeout:    int(s.life(r).Seconds()),
+		AutoPause:  !r.Ephemeral, // E2B's default at its timeout is to kill, disk and all
+		Metadata:   meta,
+		EnvVars:    r.Env,
+	}
+	if n := r.Network; n != nil {
+		req.AllowInternet = n.AllowInternet
+		if len(n.AllowOut)+len(n.DenyOut) > 0 {
+			req.Network = &e2b.Network{AllowOut: n.AllowOut, DenyOut: n.DenyOut}
+		}
+	}
+	return req
+}
+
+// unmade decides what a failed creation leaves. What may pass stays as an
+// intent, for the job to come back to; what will not is recorded.
+func (s *sessions) unmade(ctx context.Context, k known, cause error) (known, error) {
+	v := classify(cause)
+	if !jobs.Decide(v.class, 1, 1, false).Fate.Terminal() || ctx.Err() != nil {
+		return k, cause
+	}
+	next, err := s.put(ctx, k, session.Error, func(r *session.Record) { r.Reason = v.reason })
+	if err != nil && !errors.Is(err, errMoved) {
+		return k, errors.Join(cause, err)
+	}
+	s.quiet(ctx, k.Session)
+	if errors.Is(cause, e2b.ErrNotFound) {
+		cause = &fault{class: jobs.ClassNotFound, reason: fmt.Sprintf("template %q", k.Template), err: cause}
+	}
+	return next, cause
+}
+
+// takeSlot takes one of the fleet's running sandboxes, or says to wait.
+func (s *sessions) takeSlot(ctx context.Context, id string) error {
+	if s.cfg.SandboxLimit == 0 {
+		return nil
+	}
+	ok, used, err := s.view.AcquireSlot(ctx, id, s.cfg.SandboxLimit, slotLease)
+	if err != nil {
+		return fmt.Errorf("take a sandbox slot: %w", err)
+	}
+	if !ok {
+		return waitFor(jobs.ClassQuota, 0, "%d of %d sandboxes run", used, s.cfg.SandboxLimit)
+	}
+	return nil
+}
+
+// slotLease is how long a slot is held without a sign of life of its session.
+const slotLease = 30 * time.Minute
+
+// takeRate takes a place in the fleet's creation rate, waiting in place when
+// it is a short while.
+func (s *sessions) takeRate(ctx context.Context) error {
+	if s.cfg.CreateRate == 0 {
+		return nil
+	}
+	wait, err := s.view.TakeRate(ctx, "create", s.cfg.CreateRate, max(1, int(s.cfg.CreateRate)))
+	if err != nil {
+		return fmt.Errorf("take a place in the creation rate: %w", err)
+	}
+	if wait > 0 {
+		return waitFor(jobs.ClassRate, wait, "the creation rate of %g a second is used up", s.cfg.CreateRate)
+	}
+	return nil
+}
+
+func ref(sb *e2b.Sandbox) e2b.Ref {
+	return e2b.Ref{ID: sb.SandboxID, AccessToken: sb.EnvdAccessToken, Domain: deref(sb.Domain), EnvdVersion: sb.EnvdVersion}
+}
+
+// sleep waits, or returns why ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/store"
+)
+
+// How long a transition may take before anybody may take it over. Written into
+// the record before the call that it guards.
+const (
+	provisionLimit = 2 * time.Minute
+	resumeLimit    = 2 * time.Minute
+	pauseLimit     = 3 * time.Minute
+	destroyLimit   = time.Minute
+)
+
+// backstop is by how much E2B's own timeout exceeds the idle timeout: it only
+// acts when no worker does.
+const backstop = 5 * time.Minute
+
+// sessions moves sessions through their states. The truth is the session.state
+// event; every write is a compare-and-set on it, so two workers that want the
+// same thing find out. Redis gets a copy.
+type sessions struct {
+	cfg   Config
+	log   *slog.Logger
+	facts *events.Log
+	view  *store.Store
+	e2b   *e2b.Client
+	boxes *boxes
+	m     *metrics
+}
+
+// known is a record and the stream sequence it stands at.
+type known struct {
+	session.Record
+	seq uint64
+}
+
+// asker is the job for which a session is moved.
+type asker struct {
+	session string
+	job     string
+	owner   string
+	spec    *jobs.Provision // what a new session is to be like; nil for defaults
+	// ephemeral makes a new session one that ends with this job.
+	ephemeral bool
+	labels    map[string]string
+	// view is what the Redis view said when the job entered its lane.
+	view *known
+}
+
+// current returns the session's record: from what the asker has seen already,
+// else from the stream. A session that never was has the zero record.
+func (s *sessions) current(ctx context.Context, a *asker) (known, error) {
+	if a.view != nil {
+		k := *a.view
+		a.view = nil
+		return k, nil
+	}
+	return s.read(ctx, a.session)
+}
+
+// read returns the record as the stream's leader has it.
+func (s *sessions) read(ctx context.Context, id string) (known, error) {
+	rec, seq, err := s.facts.Session(ctx, id)
+	if errors.Is(err, events.ErrNotFound) {
+		return known{Record: session.Record{Session: id}}, nil
+	}
+	if err != nil {
+		return known{}, fmt.Errorf("read session %s: %w", id, err)
+	}
+	return known{rec, seq}, nil
+}
+
+// errMoved says that somebody else wrote the session first: read it again.
+var errMoved = errors.New("session has moved on")
+
+// put writes the session's next state. errMoved means that it is not ours to
+// write any more.
+func (s *sessions) put(ctx context.Context, k known, to session.State, change func(*session.Record)) (known, error) {
+	next, err := k.Record.To(to)
+	if err != nil {
+		return k, err
+	}
+	next.UpdatedAt = time.Now().UTC()
+	if !to.Transitional() {
+		next.Deadline, next.Attempt, next.Worker = time.Time{}, "", ""
+	}
+	if to != session.Active {
+		next.IdleAt = time.Time{}
+	}
+	if change != nil {
+		change(&next)
+	}
+	seq, err := s.facts.PutSession(ctx, next, k.seq)
+	if errors.Is(err, events.ErrStale) {
+		return k, errMoved
+	}
+	if err != nil {
+		return k, fmt.Errorf("write session %s as %s: %w", k.Session, to, err)
+	}
+	s.log.Info("session changed", "session_id", next.Session, "from", k.State, "state", to,
+		"sandbox_id", next.SandboxID, "generation", next.Generation, "job_id", next.Job, "reason", next.Reason)
+	// The view is a copy: whoever finds it stale loses a compare-and-set and
+	// reads again.
+	if err := s.view.PutSession(ctx, next, seq); err != nil {
+		s.log.Warn("session view not written", "session_id", next.Session, "err", err)
+	}
+	return known{next, seq}, nil
+}
+
+// mine refuses a stranger. To one, the session is not there.
+func (a *asker) mine(k known) error {
+	if k.State == session.None || k.Owner == "" || k.Owner == a.owner {
+		return nil
+	}
+	return faultf(jobs.ClassNotFound, "session %s is not found", k.Session)
+}
+
+// ready returns an active session and its open sandbox, making or waking it
+// when needed.
+func (s *sessions) ready(ctx context.Context, a *asker) (known, *box, error) {
+	k, err := s.current(ctx, a)
+	for err == nil {
+		if err := a.mine(k); err != nil {
+			return k, nil, err
+		}
+		if k.State == session.Active {
+			b, openErr := s.open(ctx, k)
+			if openErr == nil {
+				return k, b, nil
+			}
+			k, err = s.astray(ctx, k, openErr)
+			continue
+		}
+		k, err = s.step(ctx, k, a)
+		if errors.Is(err, errMoved) {
+			k, err = s.read(ctx, a.session)
+		}
+	}
+	return k, nil, err
+}
+
+// step takes a session that is not active one step nearer to it.
+func (s *sessions) step(ctx context.Context, k known, a *asker) (known, error) {
+	switch k.State {
+	case session.Provisioning:
+		if !s.takeOver(k, a) {
+			return s.await(ctx, k)
+		}
+		return s.provision(ctx, k, a)
+	case session.Resuming:
+		if !s.takeOver(k, a) {
+			return s.await(ctx, k)
+		}
+		return s.resume(ctx, k, a)
+	case session.Paused:
+		return s.resume(ctx, k, a)
+	case session.Pausing:
+		if !s.takeOver(k, a) {
+			return s.await(ctx, k)
+		}
+		return s.look(ctx, k)
+	case session.Destroying:
+		if !s.takeOver(k, a) {
+			return s.await(ctx, k)
+		}
+		return s.destroy(ctx, k, a, k.Reason)
+	}
+	return s.provision(ctx, k, a) // none, destroyed, lost, error
+}
+
+// takeOver reports whether a transition is the asker's to finish: its own, from
+// a worker before this one, or abandoned.
+func (s *sessions) takeOver(k known, a *asker) bool {
+	return k.Job == a.job || time.Now().After(k.Deadline)
+}
+
+// patience is how long a job waits in place for somebody else's transition.
+const patience = 20 * time.Second
+
+// await waits until somebody else's transition is over.
+func (s *sessions) await(ctx context.Context, k known) (known, error) {
+	wait := min(time.Until(k.Deadline)+100*time.Millisecond, patience)
+	short, cancel := context.WithTimeout(ctx, max(wait, 0))
+	defer cancel()
+	rec, seq, err := s.facts.WatchSession(short, k.Session, k.seq)
+	switch {
+	case err == nil:
+		return known{rec, seq}, nil
+	case ctx.Err() != nil:
+		return k, context.Cause(ctx)
+	case short.Err() != nil && time.Now().After(k.Deadline):
+		return k, nil // abandoned: the next step takes it over
+	case short.Err() != nil:
+		return k, waitFor(jobs.ClassTransitioning, time.Second, "session %s is %s, by job %s", k.Session, k.State, k.Job)
+	}
+	return k, fmt.Errorf("await session %s: %w", k.Session, err)
+}
+
+// open returns the active session's sandbox, from the cache or by asking E2B
+// for its access token.
+func (s *sessions) open(ctx context.Context, k known) (*box, error) {
+	if b := s.boxes.of(k.Session, k.Generation, k.SandboxID); b != nil {
+		return b, nil
+	}
+	d, err := s.e2b.Get(ctx, k.SandboxID)
+	if err != nil {
+		return nil, err
+	}
+	if d.State != e2b.StateRunning {
+		return nil, &e2b.Error{Op: "get", Sandbox: k.SandboxID, Kind: e2b.ErrSandboxGone, Message: "the sandbox is " + string(d.State)}
+	}
+	b := s.newBox(k, e2b.Ref{
+		ID: d.SandboxID, AccessToken: d.EnvdAccessToken, Domain: deref(d.Domain), EnvdVersion: d.EnvdVersion,
+	}, d.EndAt)
+	return b, nil
+}
+
+func (s *sessions) newBox(k known, ref e2b.Ref, until time.Time) *box {
+	b := &box{Box: s.e2b.Open(ref), generation: k.Generation, until: until}
+	s.boxes.put(k.Session, b)
+	return b
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// astray deals with an active session whose sandbox does not answer: the
+// control plane knows whether it runs, sleeps or is gone. Any other trouble is
+// returned as it is.
+func (s *sessions) astray(ctx context.Context, k known, cause error) (known, error) {
+	if !errors.Is(cause, e2b.ErrSandboxGone) && !errors.Is(cause, e2b.ErrNotFound) {
+		return k, cause
+	}
+	s.boxes.drop(k.Session)
+	next, err := s.look(ctx, k)
+	if errors.Is(err, errMoved) {
+		return s.read(ctx, k.Session)
+	}
+	return next, err
+}
+
+// look asks E2B what became of the session's sandbox and writes it down.
+func (s *sessions) look(ctx context.Context, k known) (known, error) {
+	d, err := s.e2b.Get(ctx, k.SandboxID)
+	switch {
+	case errors.Is(err, e2b.ErrNotFound):
+		return s.lose(ctx, k, "E2B does not know the sandbox any more")
+	case err != nil:
+		return k, err
+	case d.State == e2b.StatePaused:
+		k, err := s.put(ctx, k, session.Paused, func(r *session.Record) { r.Reason = "paused by E2B's own timeout" })
+		if err == nil {
+			s.quiet(ctx, k.Session)
+		}
+		return k, err
+	case k.State == session.Active:
+		return k, nil
+	}
+	return s.activate(ctx, k, "the sandbox runs")
+}
+
+// lose records that the sandbox is gone.
+func (s *sessions) lose(ctx context.Context, k known, reason string) (known, error) {
+	s.boxes.drop(k.Session)
+	k, err := s.put(ctx, k, session.Lost, func(r *session.Record) { r.Reason = reason })
+	if err == nil {
+		s.quiet(ctx, k.Session)
+	}
+	return k, err
+}
+
+// quiet gives back what a running sandbox holds in Redis.
+func (s *sessions) quiet(ctx context.Context, id string) {
+	if err := s.view.ReleaseSlot(ctx, id); err != nil {
+		s.log.Warn("slot not released", "session_id", id, "err", err)
+	}
+	if err := s.view.ClearDeadline(ctx, store.Idle, id); err != nil {
+		s.log.Warn("idle deadline not cleared", "session_id", id, "err", err)
+	}
+}
+
+// activate records that the sandbox runs, and starts the clocks.
+func (s *sessions) activate(ctx context.Context, k known, reason string) (known, error) {
+	idle, age := s.idle(k.Record), s.age(k.Record)
+	k, err := s.put(ctx, k, session.Active, func(r *session.Record) {
+		now := time.Now().UTC()
+		r.Reason = reason
+		r.IdleAt = now.Add(idle)
+		if r.StaleAt.IsZero() {
+			r.StaleAt = r.CreatedAt.Add(age)
+		}
+	})
+	if err != nil {
+		return k, err
+	}
+	s.clocks(ctx, k.Record)
+	return k, nil
+}
+
+// clocks sets the session's deadlines in Redis.
+func (s *sessions) clocks(ctx context.Context, r session.Record) {
+	if err := s.view.SetDeadline(ctx, store.Idle, r.Session, s.idle(r)); err != nil {
+		s.log.Warn("idle deadline not set", "session_id", r.Session, "err", err)
+	}
+	if err := s.view.SetDeadline(ctx, store.Stale, r.Session, time.Until(r.StaleAt)); err != nil {
+		s.log.Warn("stale deadline not set", "session_id", r.Session, "err", err)
+	}
+}
+
+func (s *sessions) idle(r session.Record) time.Duration { return r.IdleTimeout.Or(s.cfg.IdleTimeout) }
+func (s *sessions) age(r session.Record) time.Duration  { return r.MaxAge.Or(s.cfg.MaxAge) }
+
+// life is E2B's own timeout for a session's sandbox.
+func (s *sessions) life(r session.Record) time.Duration { return s.idle(r) + backstop }
+
+// keep pushes E2B's own end away while the sandbox is busy. It asks E2B only
+// when less than the backstop is left, and never twice at once.
+func (s *sessions) keep(ctx context.Context, k known, b *box) error {
+	b.mu.Lock()
+	if b.pushed || time.Until(b.until) > backstop {
+		b.mu.Unlock()
+		return nil
+	}
+	b.pushed = true
+	b.mu.Unlock()
+
+	life := s.life(k.Record)
+	err := s.e2b.SetTimeout(ctx, k.SandboxID, life)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pushed = false
+	if err != nil {
+		// Not at every beat again: E2B refuses past the plan's longest run.
+		b.until = time.Now().Add(backstop + 30*time.Second)
+		return fmt.Errorf("push the timeout of sandbox %s: %w", k.SandboxID, err)
+	}
+	b.until = time.Now().Add(life)
+	return nil
+}

@@ -1,0 +1,229 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/store"
+	"github.com/sandjet/sandjet/internal/wire"
+)
+
+// letGo is the delay of a message that another worker is to take at once.
+const letGo = 50 * time.Millisecond
+
+// settle writes what became of an attempt and does with the message what
+// follows from it. again means: take the job up once more, in these hands.
+func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
+	if err != nil {
+		if cause := context.Cause(h.ctx); h.ctx.Err() != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+			err = cause
+		}
+		v := classify(err)
+		out.Class, out.Reason, out.Pointer = string(v.class), v.reason, v.pointer
+		switch {
+		case errors.Is(err, events.ErrLost):
+			// Not ours any more: the next worker has the message too.
+			h.log.Warn("claim lost", "attempt", h.attempt)
+			return false, nil
+		case errors.Is(err, errStopping):
+			return false, h.interrupt()
+		}
+		return h.fate(out, v.after)
+	}
+	return h.fate(out, 0)
+}
+
+func (h *hold) fate(out events.Outcome, after time.Duration) (bool, error) {
+	class := jobs.Class(out.Class)
+	decision := jobs.Decide(class, h.attempt, h.d.MaxAttempts(), h.retryAsked(out)).AtLeast(after)
+	if h.cancelled() && !decision.Fate.Terminal() && !h.lives() {
+		decision = jobs.Decide(jobs.ClassCancelled, h.attempt, 0, false)
+		out.Reason = "cancelled; before that: " + out.Reason
+		out.Class = string(jobs.ClassCancelled)
+	}
+	if decision.Fate.Terminal() {
+		return false, h.end(decision, out)
+	}
+	return h.later(decision, out)
+}
+
+// lives reports whether a command of this attempt may still run, so that a
+// cancel has to reach it first.
+func (h *hold) lives() bool { return h.startedBefore() && h.d.Kind == jobs.TaskRun }
+
+func (h *hold) retryAsked(out events.Outcome) bool {
+	run, ok := h.d.Payload.(*jobs.Run)
+	if !ok || out.ExitCode == nil {
+		return false
+	}
+	for _, code := range run.RetryOnExit {
+		if code == *out.ExitCode {
+			return true
+		}
+	}
+	return false
+}
+
+// end writes the terminal event and clears up after the job.
+func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
+	ctx, done := h.w.parting(h.ctx)
+	defer done()
+	out.Attempts = h.attempt
+	out.DurationMS = time.Since(h.since()).Milliseconds()
+	if decision.Fate == jobs.Die {
+		if says := jobs.Class(out.Class).Says(); says != "" {
+			out.Reason += " (" + says + ")"
+		}
+		// First the letter, then the end: twice is once, but none is a loss.
+		if err := h.w.queue.Dead(ctx, jobs.DeadLetter{
+			Job: h.d.Job, Class: jobs.Class(out.Class), Reason: out.Reason, Pointer: out.Pointer, Attempts: h.attempt,
+		}); err != nil {
+			return h.giveUp(fmt.Errorf("write the dead letter: %w", err))
+		}
+	}
+	if err := h.claim.End(ctx, events.Kind(decision.Fate), out); err != nil {
+		if errors.Is(err, events.ErrLost) {
+			return nil
+		}
+		return h.giveUp(fmt.Errorf("write the terminal event: %w", err))
+	}
+	h.log.Info("job ended", "as", decision.Fate, "class", out.Class, "attempt", h.attempt, "ms", out.DurationMS, "reason", out.Reason)
+	h.w.m.ended(h.d, out)
+	h.show(events.Kind(decision.Fate), func(v *store.JobView) { v.Class = out.Class })
+	if h.d.Unique != "" {
+		if err := h.w.view.ReleaseUnique(ctx, h.d.Unique, h.d.Session, h.d.ID); err != nil {
+			h.log.Warn("unique key not released", "err", err)
+		}
+	}
+	h.w.cancels.forget(h.key)
+	return h.bury(ctx)
+}
+
+// giveUp hands the message back when the end could not be written: the job
+// comes again and finds itself where it is.
+func (h *hold) giveUp(err error) error {
+	return errors.Join(err, h.d.GiveBack(5*time.Second))
+}
+
+// since is when the attempt's work began, in whoever's hands.
+func (h *hold) since() time.Time {
+	if h.startedBefore() {
+		return h.past.Started.Time
+	}
+	return h.begun
+}
+
+// later puts the job off: in place for a moment, with the server for a while,
+// in the schedules for longer.
+func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ error) {
+	ctx, done := h.w.parting(h.ctx)
+	defer done()
+	where := jobs.HoldFor(decision.Delay)
+	if err := h.tellLater(ctx, decision, out, where); err != nil {
+		if errors.Is(err, events.ErrLost) {
+			return false, nil
+		}
+		return false, h.giveUp(err)
+	}
+	if where == jobs.Park && h.d.Park() {
+		err := h.rest(decision.Delay)
+		if err == nil {
+			return true, nil
+		}
+		if errors.Is(err, errStopping) {
+			return false, h.interrupt()
+		}
+		if errors.Is(err, events.ErrLost) {
+			return false, nil
+		}
+		return false, h.giveUp(err)
+	}
+	if jobs.Class(out.Class) == jobs.ClassDelay {
+		h.leave(ctx) // what is not due yet is in nobody's way
+	}
+	if where == jobs.Reschedule {
+		err := h.w.queue.Reschedule(ctx, h.d.Job, time.Now().Add(decision.Delay))
+		if err == nil {
+			return false, h.d.Ack()
+		}
+		h.log.Warn("job not rescheduled", "err", err)
+	}
+	return false, h.d.GiveBack(min(decision.Delay, jobs.MaxHold))
+}
+
+func (h *hold) tellLater(ctx context.Context, decision jobs.Decision, out events.Outcome, where jobs.Hold) error {
+	if decision.Fate == jobs.Retry {
+		h.show(events.KindRetrying, func(v *store.JobView) { v.Class = out.Class })
+		h.log.Warn("attempt failed", "class", out.Class, "attempt", h.attempt, "delay", decision.Delay, "reason", out.Reason)
+		return h.claim.Publish(ctx, events.KindRetrying, events.Retrying{
+			Class: out.Class, Reason: out.Reason, Attempt: h.attempt, Delay: wire.Duration(decision.Delay),
+		})
+	}
+	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = waitWhy(jobs.Class(out.Class)) })
+	h.log.Info("job waits", "class", out.Class, "delay", decision.Delay, "reason", out.Reason)
+	return h.claim.Publish(ctx, events.KindWaiting, events.Waiting{
+		Why: waitWhy(jobs.Class(out.Class)), Detail: out.Reason,
+		Until: time.Now().UTC().Add(decision.Delay), Rescheduled: where == jobs.Reschedule,
+	})
+}
+
+// rest waits in place, without a slot, and takes a slot again.
+func (h *hold) rest(d time.Duration) error {
+	ctx, cancel := h.untilCancelled(h.ctx)
+	defer cancel()
+	if err := sleep(ctx, d); err != nil && !errors.Is(err, errCancelled) {
+		return err
+	}
+	return h.d.Unpark(h.ctx)
+}
+
+// interrupt lets go of the job in good order: what runs in its sandbox runs on,
+// and the next worker joins it.
+func (h *hold) interrupt() error {
+	ctx, done := h.w.parting(h.ctx)
+	defer done()
+	if err := h.claim.Publish(ctx, events.KindInterrupted, events.Interrupted{Worker: h.w.cfg.Name, Reason: errStopping.Error()}); err != nil {
+		if errors.Is(err, events.ErrLost) {
+			return nil
+		}
+		h.log.Warn("interrupted event not written", "err", err)
+	}
+	return h.d.GiveBack(letGo)
+}
+
+// leave takes the job out of its lane and lets the next one know.
+func (h *hold) leave(ctx context.Context) {
+	h.mu.Lock()
+	h.entered = false
+	h.mu.Unlock()
+	idle := h.w.cfg.IdleTimeout
+	if h.session.Session != "" {
+		idle = h.w.sessions.idle(h.session.Record)
+	}
+	next, err := h.w.view.Leave(ctx, h.entry, idle)
+	if err != nil {
+		h.log.Warn("lane not left", "err", err)
+		return
+	}
+	if next != "" {
+		h.w.wakes.call(h.d.Session, next)
+	}
+}
+
+// discardSession destroys the session that a job without one was given.
+func (h *hold) discardSession(ctx context.Context) error {
+	if !h.d.Ephemeral {
+		return nil
+	}
+	a := h.ask
+	err := h.w.sessions.destroyNow(ctx, &a, "its job has ended")
+	var f *fault
+	if errors.As(err, &f) && f.class == jobs.ClassNotFound {
+		return nil
+	}
+	return err
+}

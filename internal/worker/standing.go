@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+)
+
+// standing is how a delivered message stands to what its job's log says.
+type standing int
+
+const (
+	free      standing = iota // nobody has claimed the job
+	ended                     // the job has its terminal event
+	heir                      // the last holder let go, or vanished: take over
+	duplicate                 // another publication of the same job came first
+	stale                     // the job has moved on to a younger message
+	copied                    // an older message of the job is still being worked on
+)
+
+// stand compares a message with its job's history.
+func stand(h events.History, j *jobs.Job) standing {
+	if h.Ended() {
+		return ended
+	}
+	if !h.Claimed.OK() {
+		return free
+	}
+	c := h.Claimed.Value
+	switch {
+	case c.Stream == j.Stream && c.StreamSeq == j.StreamSeq:
+		return heir
+	case c.Origin != j.Origin:
+		return duplicate
+	case younger(c.Stream, c.StreamSeq, j):
+		return stale
+	case handedOn(h):
+		return heir
+	}
+	return copied
+}
+
+// younger reports whether the claim stands on a message that came after j's.
+// A job moves from JOBS to the schedules and stays there.
+func younger(stream string, seq uint64, j *jobs.Job) bool {
+	if stream == j.Stream {
+		return seq > j.StreamSeq
+	}
+	return !j.Rescheduled
+}
+
+// A holder that vanishes so soon after its claim may have been taken down by
+// the job; after so many in a row the job is not tried again.
+const (
+	soon       = 30 * time.Second
+	maxCrashes = 2
+)
+
+// succeed makes the claim of whoever takes a job up: its attempt, and how many
+// holders in a row vanished on it.
+func succeed(h events.History, ackWait time.Duration, now time.Time) events.Claimed {
+	if !h.Claimed.OK() {
+		return events.Claimed{Attempt: 1}
+	}
+	next := events.Claimed{Attempt: h.Claimed.Value.Attempt, Previous: h.Claimed.Seq}
+	switch {
+	case h.Retrying.Seq > h.Claimed.Seq:
+		next.Attempt++
+	case released(h):
+	default:
+		next.Takeover = true
+		// The message came back AckWait after the holder's last beat.
+		if lived := now.Sub(h.Claimed.Time) - ackWait; lived < soon {
+			next.Crashes = h.Claimed.Value.Crashes + 1
+		}
+	}
+	return next
+}
+
+// released reports whether the last holder let go of the job in good order.
+func released(h events.History) bool {
+	did := max(h.Claimed.Seq, h.Started.Seq, h.Reattached.Seq, h.Stdout.Seq, h.Stderr.Seq)
+	return max(h.Waiting.Seq, h.Retrying.Seq, h.Interrupted.Seq) > did
+}
+
+// handedOn reports whether the last holder let go of the job so that another
+// message of it could take its place.
+func handedOn(h events.History) bool {
+	if !released(h) {
+		return false
+	}
+	waitedLast := h.Waiting.Seq > max(h.Retrying.Seq, h.Interrupted.Seq)
+	return !waitedLast || h.Waiting.Value.Rescheduled
+}

@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/store"
+)
+
+// Sweeping: any worker claims what is due; what is due are a few entries at the
+// head of a sorted set, so the cost does not grow with the number of sessions.
+const (
+	sweepEvery = time.Second
+	sweepBatch = 100
+	// dueLease is when a claimed deadline comes back if nothing came of it.
+	dueLease = 30 * time.Second
+)
+
+// sweep publishes the jobs that deadlines ask for.
+func (w *Worker) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, s := range []struct {
+			kind store.Deadline
+			act  func(context.Context, store.Due) error
+		}{{store.Idle, w.idle}, {store.Stale, w.stale}} {
+			if err := w.claimDue(ctx, s.kind, s.act); err != nil && ctx.Err() == nil {
+				w.log.Warn("sweep failed", "kind", s.kind, "err", err)
+			}
+		}
+	}
+}
+
+func (w *Worker) claimDue(ctx context.Context, kind store.Deadline, act func(context.Context, store.Due) error) error {
+	for {
+		due, err := w.view.ClaimDue(ctx, kind, sweepBatch, dueLease)
+		if err != nil {
+			return err
+		}
+		for _, d := range due {
+			if err := act(ctx, d); err != nil {
+				return fmt.Errorf("session %s: %w", d.Session, err)
+			}
+		}
+		if len(due) < sweepBatch {
+			return nil
+		}
+	}
+}
+
+// idle publishes the pause of a session whose idle time is over. The pause job
+// looks again when its turn comes.
+func (w *Worker) idle(ctx context.Context, d store.Due) error {
+	running, queued, err := w.view.Busy(ctx, d.Session)
+	if err != nil {
+		return err
+	}
+	rec, seq, err := w.view.Session(ctx, d.Session)
+	if errors.Is(err, store.ErrNotFound) {
+		k, readErr := w.sessions.read(ctx, d.Session)
+		rec, seq, err = k.Record, k.seq, readErr
+	}
+	if err != nil {
+		return err
+	}
+	if len(running)+queued > 0 {
+		return w.view.SetDeadline(ctx, store.Idle, d.Session, w.sessions.idle(rec))
+	}
+	w.m.idleLag.Observe(time.Since(d.DueAt).Seconds())
+	return w.ask(ctx, jobs.SandboxPause, &jobs.Lifecycle{
+		Common: jobs.Common{
+			ID:      fmt.Sprintf("idle-%d-%d", seq, d.DueAt.UnixMilli()),
+			Session: d.Session, Owner: rec.Owner, Labels: map[string]string{IdleLabel: "true"},
+		},
+		Reason: "idle for " + w.sessions.idle(rec).String(),
+	})
+}
+
+// stale publishes the end of a session that is older than it may get.
+func (w *Worker) stale(ctx context.Context, d store.Due) error {
+	k, err := w.sessions.read(ctx, d.Session)
+	if err != nil {
+		return err
+	}
+	return w.ask(ctx, jobs.SandboxDestroy, &jobs.Lifecycle{
+		Common: jobs.Common{
+			ID:      fmt.Sprintf("stale-%d-%d", k.Generation, d.DueAt.UnixMilli()),
+			Session: d.Session, Owner: k.Owner,
+		},
+		Reason: "older than " + w.sessions.age(k.Record).String(),
+	})
+}
+
+// ask publishes a job of the worker's own.
+func (w *Worker) ask(ctx context.Context, kind jobs.Kind, p jobs.Payload) error {
+	_, err := w.publisher.Publish(ctx, kind, p, jobs.PublishOptions{})
+	if errors.Is(err, jobs.ErrDuplicate) {
+		return nil
+	}
+	return err
+}

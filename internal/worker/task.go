@@ -1,0 +1,313 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/spool"
+)
+
+// grace is the time between TERM and KILL.
+const grace = 5 * time.Second
+
+// rejoinFor is how long a broken stream is mended in place while nothing new
+// arrives. After that the job waits off the queue and joins again.
+const rejoinFor = 2 * time.Minute
+
+// task is one attempt of a command.
+type task struct {
+	*hold
+	p       *jobs.Run
+	cmd     spool.Command
+	session known
+	box     *box
+	out     *output
+	err     *output
+}
+
+// output is one of the command's outputs on its way to the event stream.
+type output struct {
+	*events.Output
+	sink spool.Sink
+}
+
+// task runs the command, or joins it where it runs already.
+func (h *hold) task(ctx context.Context) (events.Outcome, error) {
+	p := h.d.Payload.(*jobs.Run)
+	t := &task{hold: h, p: p, cmd: h.command(p)}
+	k, b, err := h.w.sessions.ready(ctx, &h.ask)
+	if err != nil {
+		return events.Outcome{}, err
+	}
+	if err := t.use(k, b); err != nil {
+		return events.Outcome{}, err
+	}
+	if err := t.begin(); err != nil {
+		return events.Outcome{}, err
+	}
+	res, err := t.follow(ctx)
+	// Also on the way out: what was read is told, the successor goes on from
+	// there.
+	closing, done := h.w.parting(h.ctx)
+	defer done()
+	if closeErr := errors.Join(t.out.Close(closing), t.err.Close(closing)); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return events.Outcome{SandboxID: t.session.SandboxID}, err
+	}
+	h.tidy(t.run())
+	return t.outcome(res), nil
+}
+
+func (h *hold) command(p *jobs.Run) spool.Command {
+	argv := p.Argv
+	if p.Shell != "" {
+		argv = spool.Shell(p.Shell)
+	}
+	c := spool.Command{
+		Argv: argv, Env: p.Env, Cwd: p.Cwd, User: p.User,
+		Timeout: h.d.Timeout(), Silent: p.SilentTimeout.D(), Grace: grace, Cap: h.w.cfg.SpoolCap,
+	}
+	if p.Stdin != "" {
+		c.Stdin = []byte(p.Stdin)
+	}
+	return c
+}
+
+// use takes the sandbox to work in. An attempt that began in another sandbox
+// cannot go on: what it did is lost with that one.
+func (t *task) use(k known, b *box) error {
+	if t.startedBefore() && t.past.Started.Value.Generation != k.Generation {
+		return faultf(jobs.ClassSandboxLost, "the attempt ran in sandbox %s, which is gone", t.past.Started.Value.SandboxID)
+	}
+	t.session, t.box = k, b
+	t.attach(k, b)
+	return nil
+}
+
+// run is this attempt's place in the sandbox.
+func (t *task) run() spool.Run {
+	return spool.Run{
+		Box:  t.box.Box,
+		Name: fmt.Sprintf("%s.%d.%s.%d", t.d.Session, t.session.Generation, t.d.ID, t.attempt),
+		User: t.p.User,
+	}
+}
+
+// begin tells that the command starts, or is joined, and opens both outputs
+// where the event stream left them.
+func (t *task) begin() error {
+	from := [2]int64{t.past.Stdout.Offset, t.past.Stderr.Offset}
+	base := from
+	if t.startedBefore() {
+		base = [2]int64{t.past.Started.Value.StdoutOffset, t.past.Started.Value.StderrOffset}
+	}
+	var err error
+	if t.out, err = t.open(events.Stdout, base[0], from[0]); err != nil {
+		return err
+	}
+	if t.err, err = t.open(events.Stderr, base[1], from[1]); err != nil {
+		return err
+	}
+	if t.startedBefore() {
+		return t.claim.Publish(t.ctx, events.KindReattached, events.Reattached{
+			Attempt: t.attempt, Worker: t.w.cfg.Name, SandboxID: t.session.SandboxID,
+			StdoutOffset: from[0], StderrOffset: from[1],
+		})
+	}
+	return t.started(events.Started{
+		SandboxID: t.session.SandboxID, Generation: t.session.Generation, Argv: t.shown(), Cwd: t.p.Cwd,
+		StdoutOffset: base[0], StderrOffset: base[1],
+	})
+}
+
+// shown is the command as people gave it.
+func (t *task) shown() []string {
+	if t.p.Shell != "" {
+		return []string{t.p.Shell}
+	}
+	return t.p.Argv
+}
+
+// open opens an output at an offset of the job's, base being where the
+// attempt's own begins. What is in the stream already is read back, so that the
+// sums are those of what subscribers got.
+func (t *task) open(kind events.Kind, base, from int64) (*output, error) {
+	whole, own, err := t.sums(kind, base, from)
+	if err != nil {
+		return nil, err
+	}
+	o := t.claim.Output(kind, from, events.OutputOptions{Hash: whole})
+	return &output{Output: o, sink: spool.Sink{W: o, Offset: from - base, Hash: own}}, nil
+}
+
+// sums returns the hash of the whole output up to from, and of the attempt's
+// part of it. The latter is nil if it cannot be told: the attempt's part begins
+// in the middle of what was read back.
+func (t *task) sums(kind events.Kind, base, from int64) (whole, own hash.Hash, err error) {
+	whole, err = t.w.facts.Sum(t.ctx, t.key, kind, from)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read back %s: %w", kind, err)
+	}
+	switch {
+	case base == from:
+		return whole, spool.NewHash(), nil
+	case base == 0:
+		own, err := whole.(hash.Cloner).Clone()
+		return whole, own, err
+	}
+	return whole, nil, nil
+}
+
+// follow joins the command until it has ended, mending what breaks on the way.
+func (t *task) follow(ctx context.Context) (spool.Result, error) {
+	stopped := t.stopOnWish(ctx)
+	defer stopped()
+	pace := backoff.NewExponentialBackOff()
+	pace.InitialInterval, pace.MaxInterval, pace.MaxElapsedTime = 200*time.Millisecond, 10*time.Second, 0
+	seen, since := t.read(), time.Now()
+	for {
+		res, err := t.run().Join(ctx, t.cmd, &t.out.sink, &t.err.sink)
+		if err == nil || ctx.Err() != nil || !mendable(err) {
+			return res, t.explain(err)
+		}
+		if n := t.read(); n != seen {
+			seen, since = n, time.Now()
+			pace.Reset()
+		}
+		if time.Since(since) > rejoinFor {
+			return res, &fault{class: jobs.ClassUnavailable, after: 31 * time.Second, reason: "the command cannot be followed", err: err}
+		}
+		t.log.Warn("stream of a command broke", "sandbox_id", t.session.SandboxID, "err", err)
+		if err := sleep(ctx, pace.NextBackOff()); err != nil {
+			return res, err
+		}
+		if err := t.mend(ctx, err); err != nil {
+			return res, err
+		}
+	}
+}
+
+func (t *task) read() int64 { return t.out.sink.Offset + t.err.sink.Offset }
+
+// mendable reports whether the command may still run although following it
+// failed.
+func mendable(err error) bool {
+	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, spool.ErrNotBegun} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// mend asks the control plane what became of the sandbox and has it ready
+// again. Without an answer the stream is just tried again.
+func (t *task) mend(ctx context.Context, cause error) error {
+	k, err := t.w.sessions.read(ctx, t.d.Session)
+	if err != nil {
+		return err
+	}
+	if k.State == session.Active {
+		k, err = t.w.sessions.look(ctx, k)
+		if err != nil && !errors.Is(err, errMoved) {
+			t.log.Warn("sandbox not looked up", "sandbox_id", k.SandboxID, "err", err)
+			return nil
+		}
+	}
+	if k.State == session.Lost {
+		return faultf(jobs.ClassSandboxLost, "sandbox %s is gone: %v", t.session.SandboxID, cause)
+	}
+	ready, b, err := t.w.sessions.ready(ctx, &t.ask)
+	if err != nil {
+		return err
+	}
+	if ready.Generation != t.session.Generation {
+		return faultf(jobs.ClassSandboxLost, "sandbox %s is gone: %v", t.session.SandboxID, cause)
+	}
+	t.session, t.box = ready, b
+	t.attach(ready, b)
+	return nil
+}
+
+// explain gives a foreign error of the command's start its field.
+func (t *task) explain(err error) error {
+	var api *e2b.Error
+	if t.p.User != "" && errors.Is(err, e2b.ErrUnauthorized) && errors.As(err, &api) && api.Code == "unauthenticated" {
+		return &fault{class: jobs.ClassInvalid, pointer: "/user", reason: fmt.Sprintf("the sandbox has no user %q", t.p.User), err: err}
+	}
+	return err
+}
+
+// stopOnWish ends the command when the job is cancelled, be it before or while
+// it is followed. It goes on asking until the command is stopped.
+func (t *task) stopOnWish(ctx context.Context) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		select {
+		case <-t.wish:
+		case <-ctx.Done():
+			return
+		}
+		t.mu.Lock()
+		run := spool.Run{Box: t.hold.box.Box, Name: t.run().Name, User: t.p.User}
+		t.mu.Unlock()
+		stop := func() error { return run.Stop(ctx, spool.StopCancelled, grace) }
+		pace := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0), backoff.WithMaxInterval(5*time.Second))
+		_ = backoff.RetryNotify(stop, backoff.WithContext(pace, ctx), func(err error, _ time.Duration) {
+			t.log.Warn("command not stopped yet", "err", err)
+		})
+	}()
+	return func() { cancel(); <-finished }
+}
+
+// outcome says how the command ended.
+func (t *task) outcome(res spool.Result) events.Outcome {
+	out := events.Outcome{
+		Class: string(jobs.ClassOK), ExitCode: &res.Code, Signal: res.Signal(), SandboxID: t.session.SandboxID,
+		StdoutBytes: t.out.Offset(), StdoutSHA256: t.out.Sum(), StdoutDropped: res.Stdout.Dropped,
+		StderrBytes: t.err.Offset(), StderrSHA256: t.err.Sum(), StderrDropped: res.Stderr.Dropped,
+	}
+	class, reason := jobs.ClassOK, ""
+	switch {
+	case res.Stop == spool.StopTimeout:
+		class, reason = jobs.ClassCommandTimeout, fmt.Sprintf("ran longer than %s", t.cmd.Timeout)
+	case res.Stop == spool.StopSilent:
+		class, reason = jobs.ClassSilentTimeout, fmt.Sprintf("no output for %s", t.cmd.Silent)
+	case res.Stop == spool.StopCancelled:
+		class, reason = jobs.ClassCancelled, t.w.cancels.reason(t.key)
+	case res.Stop == spool.StopCwd:
+		class, reason = jobs.ClassInvalid, fmt.Sprintf("the sandbox has no directory %q", t.p.Cwd)
+		out.Pointer, out.ExitCode, out.Signal = "/cwd", nil, ""
+	case out.Signal != "":
+		class, reason = jobs.ClassCommandFailed, "killed by "+out.Signal
+	case res.Code != 0:
+		class, reason = jobs.ClassCommandFailed, fmt.Sprintf("exit status %d", res.Code)
+	}
+	out.Class, out.Reason = string(class), reason
+	return out
+}
+
+// tidy takes the run's spools away, after the job has ended.
+func (h *hold) tidy(run spool.Run) {
+	if h.d.Ephemeral {
+		return // the sandbox goes with its spools
+	}
+	h.after = append(h.after, func(ctx context.Context) {
+		if err := run.Clean(ctx); err != nil {
+			h.log.Warn("spools not removed", "run", run.Name, "err", err)
+		}
+	})
+}
