@@ -3,6 +3,8 @@
 -- ARGV: 1 job, 2 origin sequence, 3 exclusive (1 or 0), 4 lease ms, 5 hold ms, 6 holder
 -- Result: {turn 1|0, jobs ahead, who blocks or '', 1 if that one is busy, who pauses or '', record or ''}
 local job, exclusive, hold = ARGV[1], ARGV[3] == '1', now + ARGV[4] + ARGV[5]
+local has, until_ = false, 0
+if exclusive then has, until_ = turn() end
 put(job, now + ARGV[4], hold, ARGV[6])
 keep(jobs, hold)
 redis.call('DEL', KEYS[5])
@@ -10,7 +12,6 @@ local may, ahead, blocker, busy = 1, 0, '', 0
 if exclusive then
   redis.call('ZADD', lane, 'LT', ARGV[2], job)
   keep(lane, hold)
-  local has, until_ = turn()
   local first, firstUntil = head()
   if not has and first == job then
     redis.call('HSET', jobs, '@', job)

@@ -5,11 +5,12 @@
 local job, hold = ARGV[1], now + ARGV[4] + ARGV[5]
 local busy, _, holder = entry(job)
 if busy and busy > now and holder ~= ARGV[6] and ARGV[6] ~= '' and holder ~= '' then return 0 end
+local vacant = ARGV[3] == '1' and ARGV[7] == '1' and not turn()
 put(job, now + ARGV[4], hold, ARGV[6])
 keep(jobs, hold)
 if ARGV[3] == '1' then
   redis.call('ZADD', lane, 'LT', ARGV[2], job)
   keep(lane, hold)
-  if ARGV[7] == '1' and not turn() then redis.call('HSET', jobs, '@', job) end
+  if vacant then redis.call('HSET', jobs, '@', job) end
 end
 return 1

@@ -1,0 +1,235 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func sessions(due []Due) []string {
+	var ids []string
+	for _, d := range due {
+		ids = append(ids, d.Session)
+	}
+	return ids
+}
+
+func TestIdleOnlyMovesLater(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		require.NoError(t, s.SetDeadline(ctx, Idle, "a", time.Hour))
+		require.NoError(t, s.SetDeadline(ctx, Idle, "a", -time.Second))
+		require.NoError(t, s.SetDeadline(ctx, Stale, "a", time.Hour))
+		require.NoError(t, s.SetDeadline(ctx, Stale, "a", -time.Second))
+		due, err := s.ClaimDue(ctx, Idle, 10, long)
+		require.NoError(t, err)
+		require.Empty(t, due)
+		due, err = s.ClaimDue(ctx, Stale, 10, long)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a"}, sessions(due))
+		require.WithinDuration(t, time.Now(), due[0].DueAt, time.Minute)
+	})
+}
+
+func TestClaimComesBackUntilDone(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		claim := func(lease time.Duration) []Due {
+			due, err := s.ClaimDue(ctx, Transition, 10, lease)
+			require.NoError(t, err)
+			return due
+		}
+		require.NoError(t, s.SetDeadline(ctx, Transition, "a", 0))
+		require.Equal(t, []string{"a"}, sessions(claim(time.Millisecond)))
+		var again []Due
+		soon(t, func() bool { again = claim(long); return len(again) == 1 }, "a claim that nobody finishes is lost")
+		require.Empty(t, claim(long), "claimed")
+
+		require.NoError(t, s.SetDeadline(ctx, Transition, "a", -time.Second))
+		require.NoError(t, s.Done(ctx, Transition, again[0]))
+		again = claim(long)
+		require.Len(t, again, 1, "Done took away what was set after the claim")
+		require.NoError(t, s.Done(ctx, Transition, again[0]))
+		next, err := s.Next(ctx, Transition, 10)
+		require.NoError(t, err)
+		require.Empty(t, next)
+
+		require.NoError(t, s.SetDeadline(ctx, Transition, "b", 0))
+		require.NoError(t, s.ClearDeadline(ctx, Transition, "b"))
+		require.Empty(t, claim(long))
+	})
+}
+
+func TestEachDueSessionIsClaimedOnce(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		const n = 100
+		for i := range n {
+			require.NoError(t, s.SetDeadline(t.Context(), Idle, fmt.Sprintf("s%d", i), -time.Second))
+		}
+		var got sync.Map
+		var claimed atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					due, err := s.ClaimDue(t.Context(), Idle, 7, long)
+					if err != nil || len(due) == 0 {
+						return
+					}
+					for _, d := range due {
+						claimed.Add(1)
+						got.Store(d.Session, true)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, n, claimed.Load())
+		distinct := 0
+		got.Range(func(any, any) bool { distinct++; return true })
+		require.Equal(t, n, distinct)
+	})
+}
+
+func TestNextIsTheLeastRecentlyUsed(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		for i, id := range []string{"c", "a", "b"} {
+			require.NoError(t, s.SetDeadline(t.Context(), Idle, id, time.Duration(i+1)*time.Minute))
+		}
+		next, err := s.Next(t.Context(), Idle, 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"c", "a"}, sessions(next))
+	})
+}
+
+func TestSlots(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		take := func(id string, lease time.Duration) (bool, int) {
+			ok, used, err := s.AcquireSlot(ctx, id, 2, lease)
+			require.NoError(t, err)
+			return ok, used
+		}
+		for want, id := range []string{"a", "b"} {
+			ok, used := take(id, long)
+			require.True(t, ok)
+			require.Equal(t, want+1, used)
+		}
+		ok, used := take("c", long)
+		require.False(t, ok)
+		require.Equal(t, 2, used)
+		ok, used = take("a", long)
+		require.True(t, ok, "it has one")
+		require.Equal(t, 2, used)
+
+		require.NoError(t, s.ReleaseSlot(ctx, "a"))
+		require.NoError(t, s.ReleaseSlot(ctx, "nobody"))
+		ok, _ = take("c", time.Millisecond)
+		require.True(t, ok)
+		soon(t, func() bool { ok, _ := take("d", long); return ok }, "a slot without renewal is held for ever")
+
+		require.NoError(t, s.RenewSlot(ctx, 2*long, "e", "b"))
+		slots, err := s.Slots(ctx)
+		require.NoError(t, err)
+		require.Len(t, slots, 3, "what runs counts, above the limit too")
+		require.Equal(t, "d", slots[0].Session)
+		require.Greater(t, slots[2].Left, long)
+		require.NoError(t, s.RenewSlot(ctx, long))
+	})
+}
+
+func TestSlotsUnderLoad(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				if ok, _, err := s.AcquireSlot(t.Context(), fmt.Sprintf("s%d", i), 7, long); err == nil && ok {
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 7, won.Load())
+	})
+}
+
+func TestRate(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		take := func(perSecond float64, burst int) time.Duration {
+			wait, err := s.TakeRate(ctx, fmt.Sprint("r", perSecond), perSecond, burst)
+			require.NoError(t, err)
+			return wait
+		}
+		for i := range 3 {
+			require.Zero(t, take(0.01, 3), "unit %d of the burst", i)
+		}
+		wait := take(0.01, 3)
+		require.Greater(t, wait, 90*time.Second)
+		require.LessOrEqual(t, wait, 100*time.Second)
+		require.InDelta(t, wait.Seconds(), take(0.01, 3).Seconds(), 10, "a refusal costs nothing")
+
+		require.Zero(t, take(500, 1))
+		soon(t, func() bool { return take(500, 1) == 0 }, "the rate does not come back")
+
+		_, err := s.TakeRate(ctx, "r", 0, 1)
+		require.ErrorContains(t, err, "above 0")
+	})
+}
+
+func TestLease(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		token, ok, err := s.Lease(ctx, "sweep", "a", long)
+		require.NoError(t, err)
+		require.True(t, ok)
+		again, ok, err := s.Lease(ctx, "sweep", "a", long)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, token, again)
+		_, ok, err = s.Lease(ctx, "sweep", "b", long)
+		require.NoError(t, err)
+		require.False(t, ok)
+
+		require.NoError(t, s.ReleaseLease(ctx, "sweep", "b"))
+		_, ok, _ = s.Lease(ctx, "sweep", "b", long)
+		require.False(t, ok, "b gave back what it had not")
+		require.NoError(t, s.ReleaseLease(ctx, "sweep", "a"))
+		next, ok, err := s.Lease(ctx, "sweep", "b", time.Millisecond)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Greater(t, next, token)
+		soon(t, func() bool { _, ok, _ := s.Lease(ctx, "sweep", "c", long); return ok }, "the lease of a dead worker stays")
+	})
+}
+
+func TestUnique(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		take := func(session, job string, ttl time.Duration) (string, bool) {
+			holder, ok, err := s.Unique(ctx, "nightly {of} all", session, job, ttl)
+			require.NoError(t, err)
+			return holder, ok
+		}
+		_, ok := take("s", "j", long)
+		require.True(t, ok)
+		_, ok = take("s", "j", long)
+		require.True(t, ok, "asked twice")
+		holder, ok := take("s", "j2", long)
+		require.False(t, ok)
+		require.Equal(t, "s/j", holder)
+
+		require.NoError(t, s.ReleaseUnique(ctx, "nightly {of} all", "s", "j2"))
+		_, ok = take("s", "j2", long)
+		require.False(t, ok, "j2 gave back what it had not")
+		require.NoError(t, s.ReleaseUnique(ctx, "nightly {of} all", "s", "j"))
+		_, ok = take("s", "j2", time.Millisecond)
+		require.True(t, ok)
+		soon(t, func() bool { _, ok := take("s", "j3", long); return ok }, "the key of a dead job blocks for ever")
+	})
+}
