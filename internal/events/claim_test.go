@@ -1,0 +1,224 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/events"
+)
+
+func TestClaimLifeOfAJob(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		w := s.join(t)
+		j := job(t)
+		ctx := t.Context()
+		require.NoError(t, w.log.Wait(ctx, j, events.Waiting{Why: events.WaitLane}, 0))
+		require.NoError(t, w.log.Accept(ctx, j, events.Accepted{Kind: "task.run", StreamSeq: 7}))
+		require.NoError(t, w.log.Accept(ctx, j, events.Accepted{Kind: "other"}), "once is enough")
+
+		c := w.claim(t, j, 0)
+		require.NotZero(t, c.Token())
+		require.ErrorIs(t, w.log.Wait(ctx, j, events.Waiting{Why: events.WaitLane}, 0), events.ErrLost)
+		require.NoError(t, c.Publish(ctx, events.KindStarted, events.Started{Attempt: 1, SandboxID: "box"}))
+		out := c.Output(events.Stdout, 0, events.OutputOptions{})
+		_, err := out.Write([]byte("hi\n"))
+		require.NoError(t, err)
+		require.NoError(t, out.Close(ctx))
+		require.Equal(t, "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4", out.Sum())
+		require.NoError(t, c.End(ctx, events.Succeeded, events.Outcome{Class: "ok", StdoutBytes: 3, StdoutSHA256: out.Sum()}))
+		require.ErrorIs(t, c.End(ctx, events.Failed, events.Outcome{}), events.ErrEnded)
+		require.ErrorIs(t, c.Publish(ctx, events.KindProgress, events.Progress{}), events.ErrEnded)
+
+		h, err := w.log.History(ctx, j)
+		require.NoError(t, err)
+		require.Equal(t, "task.run", h.Accepted.Value.Kind)
+		require.Equal(t, c.Token(), h.Claimed.Seq)
+		require.Equal(t, "box", h.Started.Value.SandboxID)
+		require.EqualValues(t, 3, h.Stdout.Offset)
+		require.Equal(t, events.Succeeded, h.Terminal)
+		require.Equal(t, h.Last, h.Outcome.Seq)
+		require.True(t, h.Ended())
+
+		var kinds []events.Kind
+		for e, err := range w.log.Follow(ctx, j, events.FollowOptions{Verify: true}) {
+			require.NoError(t, err)
+			kinds = append(kinds, e.Kind)
+			a, err := events.AttributesOf(e.Header)
+			require.NoError(t, err)
+			require.Equal(t, j.String(), a.Subject)
+			require.Equal(t, e.Header.Get("Nats-Msg-Id"), a.ID)
+		}
+		require.Equal(t, []events.Kind{"waiting", "accepted", "claimed", "started", "stdout", "succeeded"}, kinds)
+	})
+}
+
+func TestHistoryOfNothing(t *testing.T) {
+	t.Parallel()
+	w := single(t).join(t)
+	h, err := w.log.History(t.Context(), job(t))
+	require.NoError(t, err)
+	require.Zero(t, h.Last)
+	require.False(t, h.Claimed.OK())
+}
+
+// Of those who claim at the same time, one holds; the others are told.
+func TestClaimRace(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		const racers = 8
+		logs := make([]*worker, racers)
+		for i := range logs {
+			logs[i] = s.join(t)
+		}
+		for range 10 {
+			j := job(t)
+			var prev uint64
+			for range 3 {
+				var mu sync.Mutex
+				var won []*events.Claim
+				var wg sync.WaitGroup
+				for _, w := range logs {
+					wg.Go(func() {
+						c, err := w.log.Claim(t.Context(), j, events.Claimed{Worker: "w"}, prev)
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							won = append(won, c)
+						} else if !errors.Is(err, events.ErrLost) {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				require.Len(t, won, 1)
+				prev = won[0].Token()
+			}
+		}
+	})
+}
+
+// A holder writes as fast as it can while others take the job over, again and again.
+// Nothing it writes after a new claim is accepted.
+func TestTakeoverAtFullSpeed(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		const takeovers = 20
+		j := job(t)
+		w := s.join(t)
+		c := w.claim(t, j, 0)
+		for range takeovers {
+			zombie := c
+			var wg sync.WaitGroup
+			wrote := make(chan struct{})
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					err := zombie.Publish(t.Context(), events.KindProgress, events.Progress{})
+					if errors.Is(err, events.ErrLost) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n == 10 {
+						close(wrote)
+					}
+				}
+			})
+			<-wrote
+			other := s.join(t)
+			c = other.claim(t, j, zombie.Token())
+			wg.Wait()
+			<-zombie.Lost()
+			require.ErrorIs(t, zombie.End(t.Context(), events.Failed, events.Outcome{}), events.ErrLost)
+			h, err := c.History(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.Token(), h.Claimed.Seq)
+			require.False(t, h.Ended())
+		}
+		require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{Class: "ok"}))
+
+		var token uint64
+		terminal, claims, accepted := 0, 0, 0
+		for _, e := range w.all(t, s, j) {
+			switch {
+			case e.Kind == events.KindClaimed:
+				claims++
+				token = e.Seq
+				continue
+			case e.Kind.Terminal():
+				terminal++
+			}
+			accepted++
+			require.Equal(t, token, e.Token(), "event %d (%s) is of another holder", e.Seq, e.Kind)
+		}
+		require.Equal(t, takeovers+1, claims)
+		require.Equal(t, 1, terminal)
+		require.Greater(t, accepted, takeovers*10)
+	})
+}
+
+// The claim record is past the stream's limits while the job still runs: the holder
+// keeps the job, a late one does not get it.
+func TestClaimOutlivesItsRecord(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	j := job(t)
+	c := w.claim(t, j, 0)
+	old := c.Token()
+	st, err := w.js.Stream(t.Context(), events.StreamEvents)
+	require.NoError(t, err)
+	require.NoError(t, st.DeleteMsg(t.Context(), old))
+
+	require.NoError(t, c.Publish(t.Context(), events.KindProgress, events.Progress{Percent: 50}))
+	require.Greater(t, c.Token(), old)
+	_, err = w.log.Claim(t.Context(), j, events.Claimed{Worker: "late"}, 0)
+	require.ErrorIs(t, err, events.ErrLost)
+
+	require.NoError(t, st.DeleteMsg(t.Context(), c.Token()))
+	late, err := w.log.Claim(t.Context(), j, events.Claimed{Worker: "late"}, c.Token())
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Publish(t.Context(), events.KindProgress, events.Progress{}), events.ErrLost)
+	require.NoError(t, late.End(t.Context(), events.Succeeded, events.Outcome{}))
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	c := w.claim(t, job(t), 0)
+	c.Release()
+	c.Release()
+	require.ErrorIs(t, c.Publish(t.Context(), events.KindProgress, events.Progress{}), events.ErrReleased)
+	_, err := c.Output(events.Stdout, 0, events.OutputOptions{}).Write([]byte("x"))
+	require.NoError(t, err, "the first write is only accepted")
+	select {
+	case <-c.Lost():
+		t.Fatal("released is not lost")
+	default:
+	}
+}
+
+func TestClaimWithoutServer(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	c := w.claim(t, job(t), 0)
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Publish(ctx, events.KindProgress, events.Progress{}), context.DeadlineExceeded)
+	_, err := w.log.Claim(ctx, job(t), events.Claimed{}, 0)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+var _ = jetstream.FileStorage
