@@ -1,0 +1,377 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+)
+
+// maxBody is the largest body the control plane reads.
+const maxBody = 16 << 20
+
+// The time to live of a create without one, by the version of the call.
+const (
+	timeoutV1 = 15 * time.Second
+	timeoutV2 = 300 * time.Second
+)
+
+// routes puts the two planes behind one address.
+func (s *Server) routes() http.Handler {
+	control, data := s.control(), s.dataPlane(s.envd())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isDataPlane(r) {
+			withCORS(data).ServeHTTP(w, r)
+			return
+		}
+		control.ServeHTTP(w, r)
+	})
+}
+
+// control is the control plane.
+func (s *Server) control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "Health check successful") })
+	handle := func(pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
+		mux.Handle(pattern, s.authenticated(h))
+	}
+	handle("POST /sandboxes", func(w http.ResponseWriter, r *http.Request) error { return s.create(w, r, false) })
+	handle("POST /v2/sandboxes", func(w http.ResponseWriter, r *http.Request) error { return s.create(w, r, true) })
+	handle("GET /sandboxes", s.listRunning)
+	handle("GET /v2/sandboxes", s.list)
+	handle("GET /sandboxes/metrics", s.manyMetrics)
+	handle("GET /sandboxes/{id}", s.on(s.detail))
+	handle("DELETE /sandboxes/{id}", s.on(s.delete))
+	handle("POST /sandboxes/{id}/pause", s.on(s.pause))
+	handle("POST /sandboxes/{id}/resume", s.on(s.resume))
+	handle("POST /sandboxes/{id}/connect", s.on(s.connectV1))
+	handle("POST /v2/sandboxes/{id}/connect", s.on(s.connectV2))
+	handle("POST /sandboxes/{id}/timeout", s.on(s.timeout))
+	handle("POST /sandboxes/{id}/refreshes", s.on(s.refresh))
+	handle("PUT /sandboxes/{id}/network", s.on(s.network))
+	handle("GET /sandboxes/{id}/metrics", s.on(s.metrics))
+	handle("GET /sandboxes/{id}/logs", s.on(s.logs))
+	handle("GET /v2/sandboxes/{id}/logs", s.on(s.logs))
+	handle("POST /sandboxes/{id}/snapshots", s.on(s.disabled))
+	handle("POST /sandboxes/{id}/fork", s.on(s.disabled))
+	handle("/", func(_ http.ResponseWriter, r *http.Request) error {
+		return failf(http.StatusNotFound, "no matching operation was found: %s %s", r.Method, r.URL.Path)
+	})
+	return mux
+}
+
+// authenticated lets a call with the right key through and writes what its
+// handler returns.
+func (s *Server) authenticated(h func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("X-API-KEY")
+		if key == "" {
+			writeError(w, failf(http.StatusUnauthorized, "authorization header is missing"))
+			return
+		}
+		if !sameSecret(key, s.cfg.APIKey) {
+			writeError(w, failf(http.StatusUnauthorized, "Cannot get the team for the given API key: invalid API key"))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if err := h(w, r); err != nil {
+			writeError(w, err)
+		}
+	})
+}
+
+type boxHandler func(sb *sandbox, w http.ResponseWriter, r *http.Request) error
+
+// on finds the sandbox that the path names.
+func (s *Server) on(h boxHandler) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		sb, err := s.find(r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		return h(sb, w, r)
+	}
+}
+
+// decode reads a JSON body; an empty one leaves v as it is.
+func decode(r *http.Request, v any) error {
+	err := json.NewDecoder(r.Body).Decode(v)
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return failf(http.StatusRequestEntityTooLarge, "request body is too large")
+	}
+	return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
+}
+
+// createRequest is the body of a create, both versions.
+type createRequest struct {
+	TemplateID      string            `json:"templateID"`
+	Timeout         *int              `json:"timeout"`
+	AutoPause       bool              `json:"autoPause"`
+	AutoPauseMemory *bool             `json:"autoPauseMemory"`
+	AutoResume      *e2b.AutoResume   `json:"autoResume"`
+	Metadata        map[string]string `json:"metadata"`
+	EnvVars         map[string]string `json:"envVars"`
+	Secure          bool              `json:"secure"` // v1 only; v2 always is
+	AllowInternet   *bool             `json:"allow_internet_access"`
+	Network         json.RawMessage   `json:"network"`
+	VolumeMounts    []json.RawMessage `json:"volumeMounts"`
+}
+
+// seconds makes a duration of a client's number; what would not
+// fit is the most that does.
+func seconds(n int) time.Duration {
+	const most = math.MaxInt32 // what the wire's int32 holds
+	return time.Duration(min(max(n, -most), most)) * time.Second
+}
+
+// record turns the request into a sandbox, or says what is wrong with it.
+func (q *createRequest) record(c Config, v2 bool) (record, error) {
+	life := timeoutV1
+	if v2 {
+		life = timeoutV2
+	}
+	if q.Timeout != nil {
+		life = seconds(*q.Timeout)
+	}
+	diskOnly := q.AutoPauseMemory != nil && !*q.AutoPauseMemory
+	autoResume := q.AutoResume != nil && q.AutoResume.Enabled
+	switch {
+	case q.TemplateID == "":
+		return record{}, failf(http.StatusBadRequest, "templateID is required")
+	case life <= 0:
+		return record{}, failf(http.StatusBadRequest, "Timeout must be greater than 0")
+	case life > c.MaxLength:
+		return record{}, failf(http.StatusBadRequest, "Timeout cannot be greater than %d hours", int(c.MaxLength.Hours()))
+	case diskOnly && !q.AutoPause:
+		return record{}, failf(http.StatusBadRequest, "autoPauseMemory requires autoPause to be enabled")
+	case diskOnly && autoResume:
+		return record{}, failf(http.StatusBadRequest, "autoPauseMemory cannot be disabled when autoResume is enabled")
+	case len(q.VolumeMounts) > 0:
+		return record{}, failf(http.StatusBadRequest, "volume mounts are not enabled on this server")
+	}
+	now := time.Now()
+	rec := record{
+		ID: newID(), Template: q.TemplateID, State: e2b.StateRunning, CreatedAt: now, StartedAt: now, EndAt: now.Add(life),
+		Timeout: life, Metadata: q.Metadata, Env: q.EnvVars, AutoPause: q.AutoPause, DiskOnly: diskOnly,
+		AutoResume: autoResume, AllowInternet: q.AllowInternet, Network: q.Network,
+	}
+	if v2 || q.Secure {
+		rec.Token = "ea_" + randomHex(16)
+	}
+	return rec, q.checkNetwork(&rec)
+}
+
+func (q *createRequest) checkNetwork(rec *record) error {
+	if len(q.Network) == 0 {
+		return nil
+	}
+	var n e2b.Network
+	if err := json.Unmarshal(q.Network, &n); err != nil {
+		return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
+	}
+	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
+		if rec.Token == "" {
+			return failf(http.StatusBadRequest, "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
+		}
+		rec.TrafficToken = randomHex(16)
+	}
+	return nil
+}
+
+func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
+	if err := s.limits.create(); err != nil {
+		return err
+	}
+	var q createRequest
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	rec, err := q.record(s.cfg, v2)
+	if err != nil {
+		return err
+	}
+	if !s.hasTemplate(q.TemplateID) {
+		return failf(http.StatusNotFound, "template '%s' not found", q.TemplateID)
+	}
+	sb, err := s.begin(rec)
+	if err != nil {
+		return err
+	}
+	s.log.Debug("sandbox created", "sandbox_id", sb.id())
+	writeJSON(w, http.StatusCreated, answer(sb.snapshot()))
+	return nil
+}
+
+func (s *Server) hasTemplate(name string) bool {
+	base, _, _ := strings.Cut(name, ":")
+	return len(s.cfg.Templates) == 0 || slices.Contains(s.cfg.Templates, base)
+}
+
+// begin starts a new sandbox and lets it be found.
+func (s *Server) begin(rec record) (*sandbox, error) {
+	if err := s.limits.acquire(); err != nil {
+		return nil, err
+	}
+	sb := newSandbox(s, rec)
+	sb.slot = true
+	err := os.MkdirAll(filepath.Join(sb.dir, "root"), 0o755)
+	if err == nil {
+		sb.launch.Lock()
+		err = sb.beginJail()
+		sb.launch.Unlock()
+	}
+	if err == nil {
+		err = rec.save(sb.dir)
+	}
+	if err == nil {
+		err = s.publish(sb)
+	}
+	if err != nil {
+		sb.kill()
+		if e, ok := errors.AsType[*apiError](err); ok {
+			return nil, e
+		}
+		return nil, &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "sandbox_create_failed"}
+	}
+	return sb, nil
+}
+
+// publish lets a sandbox be found and its time run.
+func (s *Server) publish(sb *sandbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosing
+	}
+	s.boxes[sb.id()] = sb
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.arm()
+	return nil
+}
+
+func (s *Server) delete(sb *sandbox, w http.ResponseWriter, _ *http.Request) error {
+	if !sb.kill() {
+		return errNoSandbox(sb.id())
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) pause(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	q := struct {
+		Memory *bool `json:"memory"`
+	}{}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if err := sb.pause(r.Context(), q.Memory == nil || *q.Memory); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// connectRequest is the body of connect and of resume.
+type connectRequest struct {
+	Timeout *int  `json:"timeout"`
+	Memory  *bool `json:"memory"`
+}
+
+func (s *Server) connectV1(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	return s.connect(sb, w, r, nil)
+}
+
+func (s *Server) connectV2(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	life := int(timeoutV2 / time.Second)
+	return s.connect(sb, w, r, &life)
+}
+
+func (s *Server) connect(sb *sandbox, w http.ResponseWriter, r *http.Request, life *int) error {
+	q := connectRequest{Timeout: life}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if q.Timeout == nil {
+		return failf(http.StatusBadRequest, "timeout is required")
+	}
+	d := seconds(*q.Timeout)
+	if err := s.checkLife(d); err != nil {
+		return err
+	}
+	resumed, err := sb.connect(r.Context(), d, q.Memory != nil && !*q.Memory)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if resumed {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, answer(sb.snapshot()))
+	return nil
+}
+
+func (s *Server) checkLife(d time.Duration) error {
+	if d <= 0 {
+		return failf(http.StatusBadRequest, "Timeout must be greater than 0")
+	}
+	if d > s.cfg.MaxLength {
+		return failf(http.StatusBadRequest, "Timeout cannot be greater than %d hours", int(s.cfg.MaxLength.Hours()))
+	}
+	return nil
+}
+
+// resume is the deprecated call that only wakes.
+func (s *Server) resume(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	if sb.is(running) {
+		return failf(http.StatusConflict, "sandbox %q is already running", sb.id())
+	}
+	life := int(timeoutV1 / time.Second)
+	return s.connect(sb, w, r, &life)
+}
+
+func (s *Server) timeout(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	var q struct {
+		Timeout *int `json:"timeout"`
+	}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if q.Timeout == nil {
+		return failf(http.StatusBadRequest, "timeout is required")
+	}
+	if err := sb.setTimeout(seconds(*q.Timeout)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) refresh(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	q := struct {
+		Duration int `json:"duration"`
+	}{Duration: 15}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if err := sb.refresh(seconds(min(max(q.Duration, 15), 3600))); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) disabled(_ *sandbox, _ http.ResponseWriter, r *http.Request) error {
+	return failf(http.StatusForbidden, "%s is not enabled on this server", filepath.Base(r.URL.Path))
+}

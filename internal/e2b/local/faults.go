@@ -1,0 +1,172 @@
+package local
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Faults is a script of failures and a count of what was called. It is safe
+// for concurrent use.
+//
+// Operations of the control plane: create, connect, resume, get, list, pause,
+// kill, timeout, refresh, network, metrics, logs, snapshot, fork, health. Of
+// envd: start, process.connect, process.list, input, input.stream,
+// stdin.close, signal, update, stat, mkdir, move, listdir, remove, watch,
+// watcher.create, watcher.events, watcher.remove, read, write, compose,
+// envd.health, envd.metrics, envd.envs. "*" is any of them.
+type Faults struct {
+	mu      sync.Mutex
+	armed   []*armed
+	counts  map[string]int
+	started []string
+}
+
+// Fault is one scripted failure.
+type Fault struct {
+	Op      string // which operation it meets; "*" is any
+	Sandbox string // only calls for this sandbox; empty means any
+	Skip    int    // how many calls to let pass first
+	Count   int    // how many calls to meet; 0 means one, below 0 all
+	Action  Action // what happens
+}
+
+// Action is what a [Fault] does: [Status], [Hang], [Delay], [CutAfter] or
+// [LostAnswer].
+type Action interface{ action() }
+
+// Status answers without doing anything. The body is E2B's error with Code and
+// Message unless Body is set.
+type Status struct {
+	Code       int
+	Message    string
+	ErrorCode  string
+	Body       string
+	RetryAfter time.Duration // 0 leaves the header out
+}
+
+// Hang does nothing until the client goes, the fault is removed or the server
+// closes. A removed hang goes on with the call.
+type Hang struct{}
+
+// Delay waits, then goes on with the call.
+type Delay time.Duration
+
+// CutAfter resets the connection in the middle of the answer: once Bytes of
+// the body are sent or, when After is set, that long after the call began.
+type CutAfter struct {
+	Bytes int64
+	After time.Duration
+}
+
+// LostAnswer does what was asked and then resets the connection without an
+// answer. A stream is reset at its first message: the command has started.
+type LostAnswer struct{}
+
+func (Status) action()     {}
+func (Hang) action()       {}
+func (Delay) action()      {}
+func (CutAfter) action()   {}
+func (LostAnswer) action() {}
+
+type armed struct {
+	Fault
+	skip, left int
+	removed    chan struct{}
+}
+
+// NewFaults returns an empty script.
+func NewFaults() *Faults { return &Faults{counts: make(map[string]int)} }
+
+// Add arms a fault. The returned func takes it out and releases what hangs on
+// it; it may be called twice.
+func (f *Faults) Add(ft Fault) (remove func()) {
+	a := &armed{Fault: ft, skip: ft.Skip, left: ft.Count, removed: make(chan struct{})}
+	if a.left == 0 {
+		a.left = 1
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = append(f.armed, a)
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.armed = slices.DeleteFunc(f.armed, func(b *armed) bool { return a == b })
+		close(a.removed)
+	})
+}
+
+// Count says how often an operation was called so far, met by a fault or not.
+// "*" sums them all.
+func (f *Faults) Count(op string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op != "*" {
+		return f.counts[op]
+	}
+	n := 0
+	for _, c := range f.counts {
+		n += c
+	}
+	return n
+}
+
+// Started says how many processes were started whose command line contains
+// part.
+func (f *Faults) Started(part string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, s := range f.started {
+		if strings.Contains(s, part) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *Faults) noteStart(argv []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = append(f.started, strings.Join(argv, " "))
+}
+
+// take counts a call and returns the fault that meets it, or nil. The first
+// armed fault that fits counts the call, whether it lets it pass or not.
+func (f *Faults) take(op, sandbox string) *armed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[op]++
+	for _, a := range f.armed {
+		if a.left == 0 || (a.Op != "*" && a.Op != op) || (a.Sandbox != "" && a.Sandbox != sandbox) {
+			continue
+		}
+		if a.skip > 0 {
+			a.skip--
+			continue
+		}
+		if a.left > 0 {
+			a.left--
+		}
+		return a
+	}
+	return nil
+}
+
+func (s Status) write(w http.ResponseWriter) {
+	if s.RetryAfter > 0 {
+		setRetryAfter(w.Header(), s.RetryAfter)
+	}
+	if s.Body != "" {
+		w.WriteHeader(s.Code)
+		_, _ = w.Write([]byte(s.Body))
+		return
+	}
+	msg := s.Message
+	if msg == "" {
+		msg = http.StatusText(s.Code)
+	}
+	writeError(w, &apiError{status: s.Code, message: msg, semantic: s.ErrorCode})
+}

@@ -1,0 +1,209 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// jail is the running part of a sandbox: a shell that holds its namespaces
+// open, and the way in. It ends with the server that made it.
+type jail struct {
+	level  Isolation
+	id     string
+	users  accounts
+	root   string // the sandbox's own tree, as the machine sees it
+	tree   *tree
+	holder int // pid, outside, of the shell that holds the jail
+	life   *ctl
+	cmd    *exec.Cmd
+	init   *pidfd        // pid 1 of the jail; with None, the holder
+	done   chan struct{} // closed when the jail is no more
+}
+
+// hold is the shell's script: say the pid, then live until the server goes.
+const hold = `echo $$ >&3; read -r _ <&3`
+
+// startJail brings the sandbox id up on its tree below dir.
+func startJail(level Isolation, id, dir string, users accounts) (*jail, error) {
+	j := &jail{level: level, id: id, users: users, root: filepath.Join(dir, "root"), done: make(chan struct{})}
+	if err := layout(j.root, users, level == Strong); err != nil {
+		return nil, err
+	}
+	life, theirs, err := newCtl()
+	if err != nil {
+		return nil, err
+	}
+	j.life = life
+	err = j.start(theirs)
+	theirs.Close()
+	if err != nil {
+		life.close()
+		return nil, fmt.Errorf("start sandbox %s (%s): %w", id, level, err)
+	}
+	if err := j.settle(); err != nil {
+		j.kill()
+		return nil, fmt.Errorf("start sandbox %s (%s): %w", id, level, err)
+	}
+	return j, nil
+}
+
+// start starts the holder; from here on kill works.
+func (j *jail) start(theirs *os.File) error {
+	info, infoW, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("pipe: %w", err)
+	}
+	defer info.Close()
+	switch j.level {
+	case Strong:
+		j.cmd = bwrapCommand(j.root, j.users)
+	case Basic:
+		j.cmd = namespaceCommand(j.root, j.users)
+	default:
+		j.cmd = exec.Command("/bin/sh", "-c", hold)
+		j.cmd.Env = []string{"E2B_SANDBOX_ID=" + j.id}
+		j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	var stderr limitedBuffer
+	j.cmd.Stderr = &stderr
+	j.cmd.ExtraFiles = []*os.File{theirs, infoW}
+	err = j.cmd.Start()
+	infoW.Close()
+	if err != nil {
+		return err
+	}
+	pid := j.cmd.Process.Pid
+	if j.level == Strong {
+		pid, err = readChildPid(info)
+	}
+	if err == nil {
+		j.init, err = openPidfd(pid)
+	}
+	if err != nil {
+		_ = j.cmd.Process.Kill()
+		_ = j.cmd.Wait()
+		return fmt.Errorf("%w: %s", err, stderr.String())
+	}
+	go j.watch()
+	return nil
+}
+
+// settle waits until the jail is as it should be and opens its tree.
+func (j *jail) settle() error {
+	_, outside, err := j.life.hello()
+	if err != nil {
+		return fmt.Errorf("%w: %v", err, j.cmd.Stderr)
+	}
+	j.holder = outside
+	root := j.root
+	if j.level == Strong {
+		root = "/proc/" + strconv.Itoa(outside) + "/root"
+	}
+	j.tree, err = openTree(root)
+	if err != nil {
+		return err
+	}
+	if j.level == None {
+		return j.tree.alias(j.root)
+	}
+	return nil
+}
+
+// watch closes done when nothing of the jail is left.
+func (j *jail) watch() {
+	j.init.wait()
+	_ = j.cmd.Wait()
+	close(j.done)
+}
+
+// kill ends every process of the jail and waits until they are gone.
+func (j *jail) kill() {
+	if j.level == None {
+		j.killPlain()
+	}
+	_ = j.init.signal(syscall.SIGKILL)
+	<-j.done
+	j.life.close()
+	j.init.close()
+	if j.tree != nil {
+		j.tree.close()
+	}
+}
+
+// freeze stops every process of the jail, thaw lets them go on.
+func (j *jail) freeze(ctx context.Context) error { return j.signalAll(ctx, "STOP") }
+
+func (j *jail) thaw(ctx context.Context) error { return j.signalAll(ctx, "CONT") }
+
+// signalAll reaches all processes in one step: from inside the pid namespace,
+// -1 is everyone but pid 1 and the sender, and none can fork away.
+func (j *jail) signalAll(ctx context.Context, sig string) error {
+	if j.level == None {
+		return j.signalPlain(sig)
+	}
+	su, _ := j.users.byName("root")
+	args := append(j.nsenter(su, "--user", "--pid"), "/bin/sh", "-c", "kill -"+sig+" -1")
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("signal %s to sandbox %s: %w: %s", sig, j.id, err, out)
+	}
+	return nil
+}
+
+// nsenter is the command line that joins the jail's namespaces as a user.
+func (j *jail) nsenter(u account, spaces ...string) []string {
+	args := append([]string{nsenterPath, "--target", strconv.Itoa(j.holder)}, spaces...)
+	if !j.users.mapped {
+		return append(args, "--preserve-credentials", "--")
+	}
+	id := strconv.Itoa(u.inner)
+	return append(args, "--setuid", id, "--setgid", id, "--")
+}
+
+// dropCaps takes from root inside what could reach outside: it keeps what
+// acts on files and processes of its own.
+var dropCaps = []string{
+	setprivPath, "--inh-caps=-all",
+	"--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service", "--",
+}
+
+// entry is the command line in front of every command of a user.
+func (j *jail) entry(u account) []string {
+	if j.level == None {
+		return nil
+	}
+	args := j.nsenter(u, "--user", "--mount", "--pid", "--ipc", "--uts")
+	if j.users.mapped && u.inner == 0 {
+		args = append(args, dropCaps...)
+	}
+	return args
+}
+
+// hostPath is where a command has to look for a path of the sandbox.
+func (j *jail) hostPath(path string) string {
+	if j.level == None {
+		return filepath.Join(j.root, path)
+	}
+	return path
+}
+
+func readChildPid(r io.Reader) (int, error) {
+	var info struct {
+		Pid int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(r).Decode(&info); err != nil {
+		return 0, fmt.Errorf("bwrap: %w", err)
+	}
+	if info.Pid == 0 {
+		return 0, errors.New("bwrap: no child pid")
+	}
+	return info.Pid, nil
+}

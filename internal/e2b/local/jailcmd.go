@@ -1,0 +1,103 @@
+package local
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+const (
+	bwrapPath   = "bwrap"
+	nsenterPath = "nsenter"
+	setprivPath = "setpriv"
+)
+
+// bwrapCommand is the holder of a strong jail. As root we make the user
+// namespace ourselves, because bubblewrap maps one id only and a sandbox needs
+// two: its root and its user.
+func bwrapCommand(root string, users accounts) *exec.Cmd {
+	args := []string{
+		"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--hostname", hostName, "--info-fd", "4", "--bind", root, "/",
+	}
+	for _, d := range systemDirs {
+		if st, err := os.Lstat(d); err == nil && st.IsDir() {
+			args = append(args, "--ro-bind", d, d)
+		}
+	}
+	for _, name := range etcShared {
+		p := filepath.Join("/etc", name)
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			args = append(args, "--ro-bind", real, p)
+		}
+	}
+	args = append(args, "--proc", "/proc", "--dev", "/dev")
+	if users.mapped {
+		// Inside, root is the machine's root without its powers; the kernel
+		// lets even that one write to these.
+		args = append(args, "--ro-bind-try", "/proc/sys", "/proc/sys", "--ro-bind-try", "/proc/sysrq-trigger", "/proc/sysrq-trigger")
+	} else {
+		id := strconv.Itoa(userID)
+		args = append(args, "--unshare-user", "--uid", id, "--gid", id)
+	}
+	args = append(args, "--chdir", "/", "--", "/bin/sh", "-c", hold)
+	cmd := exec.Command(bwrapPath, args...)
+	cmd.Env = []string{"PATH=" + sandboxPath}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if users.mapped {
+		mapUsers(cmd.SysProcAttr)
+	}
+	return cmd
+}
+
+// mapUsers makes the command's user namespace: root inside is root without
+// powers outside, user inside is an id outside that owns nothing.
+func mapUsers(a *syscall.SysProcAttr) {
+	a.Cloneflags |= syscall.CLONE_NEWUSER
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: userID, HostID: uidBase + userID, Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: 5, HostID: 5, Size: 1}, // tty, for /dev/pts
+		{ContainerID: userID, HostID: uidBase + userID, Size: 1},
+	}
+	a.GidMappingsEnableSetgroups = true
+	a.Credential = &syscall.Credential{}
+}
+
+// setUpNamespaces is the script of a basic jail's pid 1. The trees are bound to
+// a staging place first, since either may lie below /tmp or /home.
+const setUpNamespaces = `set -e
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 stage /mnt
+mkdir /mnt/home /mnt/root /mnt/tmp
+mount --bind "$0/home/user" /mnt/home
+mount --bind "$0/root" /mnt/root
+mount --bind "$0/tmp" /mnt/tmp
+if ! [ -d /home/user ]; then mount -t tmpfs -o mode=755 home /home; mkdir /home/user; fi
+mount --move /mnt/home /home/user
+mount --move /mnt/root /root
+mount --move /mnt/tmp /tmp
+umount /mnt
+mount -t proc proc /proc
+read -r _ <&3 &
+echo $$ >&3
+wait $!`
+
+// namespaceCommand is the holder of a basic jail.
+func namespaceCommand(root string, users accounts) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", setUpNamespaces, root)
+	cmd.Env = []string{"PATH=" + sandboxPath}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS |
+			syscall.CLONE_NEWUSER,
+	}
+	if users.mapped {
+		mapUsers(cmd.SysProcAttr)
+		return cmd
+	}
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	return cmd
+}

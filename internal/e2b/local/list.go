@@ -1,0 +1,203 @@
+package local
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+)
+
+const maxPage = 100
+
+// query is what a list asks for.
+type query struct {
+	states   []e2b.SandboxState
+	metadata map[string]string
+	template string
+	after    time.Time // started at or after
+	asc      bool
+	limit    int
+	from     cursor
+}
+
+// cursor is the place after which the next page begins.
+type cursor struct {
+	at time.Time
+	id string
+}
+
+// listRunning is the old list: running ones only, one page.
+func (s *Server) listRunning(w http.ResponseWriter, r *http.Request) error {
+	meta, err := parseMetadata(r.URL.Query().Get("metadata"))
+	if err != nil {
+		return err
+	}
+	q := query{states: []e2b.SandboxState{e2b.StateRunning}, metadata: meta, limit: 1 << 30}
+	page, _ := q.page(s.records())
+	writeJSON(w, http.StatusOK, page)
+	return nil
+}
+
+// list is the list with pages, states, filter and order.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	records := s.records()
+	if slices.Contains(q.states, e2b.StateRunning) {
+		all := query{states: []e2b.SandboxState{e2b.StateRunning}, metadata: q.metadata, template: q.template, after: q.after}
+		w.Header().Set("X-Total-Running", strconv.Itoa(len(all.filter(records))))
+	}
+	page, next := q.page(records)
+	if next != "" {
+		w.Header().Set("X-Next-Token", next)
+	}
+	writeJSON(w, http.StatusOK, page)
+	return nil
+}
+
+func (s *Server) records() []record {
+	var records []record
+	for _, sb := range s.all() {
+		records = append(records, sb.snapshot())
+	}
+	return records
+}
+
+func parseQuery(v url.Values) (q query, err error) {
+	q = query{states: []e2b.SandboxState{e2b.StateRunning, e2b.StatePaused}, limit: maxPage}
+	if states := v["state"]; len(states) > 0 {
+		q.states = nil
+		for st := range strings.SplitSeq(strings.Join(states, ","), ",") {
+			if st != string(e2b.StateRunning) && st != string(e2b.StatePaused) {
+				return q, failf(http.StatusBadRequest, "Invalid state: %s", st)
+			}
+			q.states = append(q.states, e2b.SandboxState(st))
+		}
+	}
+	if l := v.Get("limit"); l != "" {
+		if q.limit, err = strconv.Atoi(l); err != nil || q.limit < 1 || q.limit > maxPage {
+			return q, failf(http.StatusBadRequest, "Invalid limit: %s", l)
+		}
+	}
+	switch o := v.Get("order"); o {
+	case "", "desc":
+	case "asc":
+		q.asc = true
+	default:
+		return q, failf(http.StatusBadRequest, "Invalid order: %s", o)
+	}
+	if a := v.Get("startedAfter"); a != "" {
+		if q.after, err = time.Parse(time.RFC3339, a); err != nil {
+			return q, failf(http.StatusBadRequest, "Invalid startedAfter: %s", a)
+		}
+	}
+	if q.template = v.Get("template"); strings.Contains(q.template, ":") {
+		return q, failf(http.StatusBadRequest, "Invalid template: a tag is not allowed")
+	}
+	if q.metadata, err = parseMetadata(v.Get("metadata")); err != nil {
+		return q, err
+	}
+	if t := v.Get("nextToken"); t != "" {
+		if err := q.resume(t); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+// parseMetadata reads the filter, which is a query string within the query.
+func parseMetadata(s string) (map[string]string, error) {
+	v, err := url.ParseQuery(s)
+	if err != nil {
+		return nil, failf(http.StatusBadRequest, "Error when parsing metadata: %v", err)
+	}
+	m := make(map[string]string, len(v))
+	for k := range v {
+		m[k] = v.Get(k)
+	}
+	return m, nil
+}
+
+// resume goes on after the token's sandbox, in the order the token was made
+// for.
+func (q *query) resume(token string) error {
+	bad := failf(http.StatusBadRequest, "Invalid next token")
+	b, err := base64.URLEncoding.DecodeString(token)
+	if err != nil {
+		return bad
+	}
+	parts := strings.Split(string(b), "__")
+	if len(parts) < 2 || len(parts) > 3 || (len(parts) == 3 && parts[2] != "asc") {
+		return bad
+	}
+	at, err := time.Parse(time.RFC3339Nano, parts[0])
+	if err != nil || !idForm.MatchString(parts[1]) {
+		return bad
+	}
+	q.from, q.asc = cursor{at: at, id: parts[1]}, len(parts) == 3
+	return nil
+}
+
+func (q *query) token(last record) string {
+	t := last.StartedAt.UTC().Format(time.RFC3339Nano) + "__" + last.ID
+	if q.asc {
+		t += "__asc"
+	}
+	return base64.URLEncoding.EncodeToString([]byte(t))
+}
+
+// page is one page and the token of the next, if there is one.
+func (q *query) page(records []record) (page []e2b.ListedSandbox, next string) {
+	fit := q.filter(records)
+	slices.SortFunc(fit, q.compare)
+	if q.from.id != "" {
+		at := record{ID: q.from.id, StartedAt: q.from.at}
+		fit = slices.DeleteFunc(fit, func(r record) bool { return q.compare(r, at) <= 0 })
+	}
+	if len(fit) > q.limit {
+		fit = fit[:q.limit]
+		next = q.token(fit[len(fit)-1])
+	}
+	page = make([]e2b.ListedSandbox, 0, len(fit)) // an empty page is [], not null
+	for _, r := range fit {
+		page = append(page, listed(r))
+	}
+	return page, next
+}
+
+func (q *query) compare(a, b record) int {
+	c := a.StartedAt.Compare(b.StartedAt)
+	if c == 0 {
+		c = strings.Compare(a.ID, b.ID)
+	}
+	if q.asc {
+		return c
+	}
+	return -c
+}
+
+func (q *query) filter(records []record) []record {
+	var fit []record
+	for _, r := range records {
+		if q.fits(r) {
+			fit = append(fit, r)
+		}
+	}
+	return fit
+}
+
+func (q *query) fits(r record) bool {
+	for k, v := range q.metadata {
+		if got, ok := r.Metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return slices.Contains(q.states, r.State) && !r.StartedAt.Before(q.after) && (q.template == "" || q.template == r.Template)
+}

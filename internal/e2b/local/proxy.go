@@ -1,0 +1,69 @@
+package local
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"time"
+)
+
+// proxy hands a call on to a server inside the sandbox.
+func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
+	if !s.trafficAllowed(r) {
+		writeJSON(w, http.StatusForbidden, proxyError{Sandbox: s.id(), Message: "The traffic access token is missing or wrong", Code: http.StatusForbidden})
+		return
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		writeText(w, failf(http.StatusBadRequest, "Invalid sandbox port"))
+		return
+	}
+	p := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host = "http", loopback(port)
+			p.Out.Host = p.In.Host
+			p.SetXForwarded()
+		},
+		Transport: &http.Transport{DisableKeepAlives: true},
+		ErrorLog:  s.srv.http.ErrorLog,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			writeJSON(w, http.StatusBadGateway, proxyError{
+				Sandbox: s.id(), Message: "The sandbox is running but port is not open", Code: http.StatusBadGateway, Port: int(n),
+			})
+		},
+	}
+	p.ServeHTTP(w, r)
+}
+
+func (s *sandbox) trafficAllowed(r *http.Request) bool {
+	return s.rec.TrafficToken == "" || sameSecret(r.Header.Get("e2b-traffic-access-token"), s.rec.TrafficToken)
+}
+
+// autoResumeLeast is the least time that traffic wakes a sandbox for.
+const autoResumeLeast = 300 * time.Second
+
+// autoResume wakes a paused sandbox for a call, if it was created so and the
+// call has the right to. It answers the call itself when it does not.
+func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string) bool {
+	rec := s.snapshot()
+	if !rec.AutoResume || rec.NoMemory || s.is(gone) {
+		writeGone(w, s.id())
+		return false
+	}
+	allowed := s.trafficAllowed(r)
+	if port == envdPort {
+		allowed = rec.Token == "" || sameSecret(r.Header.Get("X-Access-Token"), rec.Token)
+	}
+	if !allowed {
+		writeJSON(w, http.StatusForbidden, proxyError{Sandbox: s.id(), Message: "The access token is missing or wrong", Code: http.StatusForbidden})
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.connect(ctx, max(autoResumeLeast, rec.Timeout), false); err != nil {
+		writeError(w, err)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,86 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+)
+
+// record is what a sandbox is, apart from what runs in it. It outlives the
+// server as sandbox.json in the sandbox's directory.
+type record struct {
+	ID            string            `json:"id"`
+	Template      string            `json:"template"`
+	State         e2b.SandboxState  `json:"state"`
+	CreatedAt     time.Time         `json:"created_at"`
+	StartedAt     time.Time         `json:"started_at"`
+	EndAt         time.Time         `json:"end_at"`
+	Timeout       time.Duration     `json:"timeout"` // as created
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	AutoPause     bool              `json:"auto_pause,omitempty"`
+	DiskOnly      bool              `json:"disk_only,omitempty"` // auto-pause keeps no memory
+	AutoResume    bool              `json:"auto_resume,omitempty"`
+	NoMemory      bool              `json:"no_memory,omitempty"` // paused without memory
+	Token         string            `json:"token,omitempty"`
+	TrafficToken  string            `json:"traffic_token,omitempty"`
+	AllowInternet *bool             `json:"allow_internet,omitempty"`
+	Network       json.RawMessage   `json:"network,omitempty"`
+}
+
+const recordFile = "sandbox.json"
+
+// save writes the record so that a reader sees the old one or the new one.
+func (r *record) save(dir string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save sandbox %s: %w", r.ID, err)
+	}
+	tmp, err := os.CreateTemp(dir, recordFile+".*")
+	if err != nil {
+		return fmt.Errorf("save sandbox %s: %w", r.ID, err)
+	}
+	_, err = tmp.Write(b)
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, recordFile))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("save sandbox %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// loadRecords reads every sandbox below dir. What is no sandbox, such as a
+// directory whose create was cut short, is passed over.
+func loadRecords(dir string) ([]record, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the sandboxes: %w", err)
+	}
+	var records []record
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name(), recordFile))
+		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the sandboxes: %w", err)
+		}
+		var r record
+		if err := json.Unmarshal(b, &r); err != nil {
+			return nil, fmt.Errorf("read sandbox %s: %w", e.Name(), err)
+		}
+		if r.ID == e.Name() {
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
