@@ -49,7 +49,7 @@ type call struct {
 	op      string
 	sandbox string
 	method  string
-	path    string
+	path    string // "{id}" in it is the sandbox
 	query   url.Values
 	body    any // encoded as JSON; nil sends none
 	timeout time.Duration
@@ -62,8 +62,12 @@ func (c *Client) do(ctx context.Context, call call, out any) (status int, header
 	began := time.Now()
 	defer func() { c.observe(call.op, status, err, began) }()
 
-	if call.sandbox != "" && !validID(call.sandbox) {
-		return 0, nil, &Error{Op: call.op, Kind: ErrInvalid, Message: fmt.Sprintf("%.80q is not a sandbox id", call.sandbox)}
+	// An empty id would make "kill one" a call on the whole collection.
+	if strings.Contains(call.path, "{id}") {
+		if err := checkID(call.sandbox); err != nil {
+			return 0, nil, invalid(call.op, "", err.Error())
+		}
+		call.path = strings.ReplaceAll(call.path, "{id}", call.sandbox)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, call.timeout, errTimeout{call.timeout})
 	defer cancel()

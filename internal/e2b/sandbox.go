@@ -40,7 +40,7 @@ func (c *Client) Create(ctx context.Context, r CreateRequest) (*Sandbox, error) 
 func (c *Client) Get(ctx context.Context, id string) (*SandboxDetail, error) {
 	sb := new(SandboxDetail)
 	_, _, err := c.do(ctx, call{
-		op: "get", sandbox: id, method: http.MethodGet, path: sandboxPath(id, ""),
+		op: "get", sandbox: id, method: http.MethodGet, path: "/sandboxes/{id}",
 		timeout: c.cfg.Timeouts.Read, ok: []int{http.StatusOK},
 	}, sb)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) 
 	}
 	sb = new(Sandbox)
 	status, _, err := c.do(ctx, call{
-		op: op, sandbox: id, method: http.MethodPost, path: "/v2" + sandboxPath(id, "/connect"),
+		op: op, sandbox: id, method: http.MethodPost, path: "/v2/sandboxes/{id}/connect",
 		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Create,
 		ok: []int{http.StatusOK, http.StatusCreated},
 	}, sb)
@@ -78,7 +78,7 @@ func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) 
 // is not paused then is ErrConflict. It may be repeated.
 func (c *Client) Pause(ctx context.Context, id string) error {
 	_, _, err := c.do(ctx, call{
-		op: "pause", sandbox: id, method: http.MethodPost, path: sandboxPath(id, "/pause"),
+		op: "pause", sandbox: id, method: http.MethodPost, path: "/sandboxes/{id}/pause",
 		timeout: c.cfg.Timeouts.Pause, ok: []int{http.StatusNoContent},
 	}, nil)
 	if !errors.Is(err, ErrConflict) {
@@ -105,7 +105,7 @@ func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) err
 		return err
 	}
 	_, _, err = c.do(ctx, call{
-		op: op, sandbox: id, method: http.MethodPost, path: sandboxPath(id, "/timeout"),
+		op: op, sandbox: id, method: http.MethodPost, path: "/sandboxes/{id}/timeout",
 		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
 	}, nil)
 	return err
@@ -115,7 +115,7 @@ func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) err
 // false if E2B knew none. It may be repeated.
 func (c *Client) Kill(ctx context.Context, id string) (existed bool, err error) {
 	_, _, err = c.do(ctx, call{
-		op: "kill", sandbox: id, method: http.MethodDelete, path: sandboxPath(id, ""),
+		op: "kill", sandbox: id, method: http.MethodDelete, path: "/sandboxes/{id}",
 		timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
 	}, nil)
 	if errors.Is(err, ErrNotFound) {
@@ -135,7 +135,7 @@ func (c *Client) Metrics(ctx context.Context, id string, start, end time.Time) (
 	}
 	var ms metricList
 	_, _, err := c.do(ctx, call{
-		op: "metrics", sandbox: id, method: http.MethodGet, path: sandboxPath(id, "/metrics"),
+		op: "metrics", sandbox: id, method: http.MethodGet, path: "/sandboxes/{id}/metrics",
 		query: query, timeout: c.cfg.Timeouts.Read, ok: []int{http.StatusOK},
 	}, &ms)
 	return ms, err
@@ -164,8 +164,6 @@ func (m *metricList) check() error {
 	}
 	return nil
 }
-
-func sandboxPath(id, rest string) string { return "/sandboxes/" + url.PathEscape(id) + rest }
 
 // seconds rounds d up to whole seconds, as the wire wants them.
 func seconds(op, id string, d time.Duration) (int, error) {
