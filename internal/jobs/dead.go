@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
 )
 
 // Headers of dead letters, beside HeaderJob, HeaderSession, HeaderSubject and
@@ -307,4 +306,3 @@ func oneLine(s string, n int) string {
 	}, s)
 	return strings.ToValidUTF8(clip(s, n), "")
 }
-

@@ -55,6 +55,9 @@ func Open(js jetstream.JetStream, pub *natsx.Publisher, cfg Config, log *slog.Lo
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	return &Queue{js: js, nc: js.Conn(), pub: pub, ns: cfg.Namespace, cfg: cfg, log: log}, nil
 }
 
