@@ -16,7 +16,7 @@ import (
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
-	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/ops"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
@@ -29,6 +29,8 @@ type App struct {
 	ready chan struct{}
 
 	nc       *nats.Conn
+	js       jetstream.JetStream
+	health   *ops.Health
 	pub      *natsx.Publisher
 	consumer *jobs.Consumer
 	w        *Worker
@@ -99,6 +101,7 @@ func (a *App) build(ctx, parted context.Context) error {
 	if err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}
+	a.js = js
 	if err := checkNATS(setup, a.nc, js); err != nil {
 		return err
 	}
@@ -219,17 +222,23 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 		}
 	})
 
+	stopAnswers, err := a.serve(serving, &servers)
+	if err != nil {
+		return err
+	}
+	defer stopAnswers()
+
 	finished := make(chan error, 1)
 	go func() { finished <- a.consumer.Run(jobsCtx, w.consume) }()
 	close(a.ready)
 	a.log.Info("worker takes jobs", "slots", a.cfg.Concurrency, "namespace", string(a.cfg.Namespace), "version", Version)
 
-	var err error
 	select {
 	case err = <-finished:
 		err = fmt.Errorf("consumer: %w", err)
 	case <-ctx.Done():
 		a.log.Info("worker stops", "jobs", w.holds.count())
+		a.health.Drain()
 		a.consumer.Stop()
 		stopJobs(errStopping)
 		err = a.drained(finished, kill)
@@ -285,11 +294,4 @@ func (w *Worker) exhausted(ctx context.Context, l *jobs.DeadLetter) error {
 		return err
 	}
 	return claim.End(ctx, events.Dead, events.Outcome{Class: string(l.Class), Reason: l.Reason, Attempts: rec.Attempt})
-}
-
-// Session returns a session's record as the stream's leader has it, for the
-// questions that are asked of a worker.
-func (w *Worker) Session(ctx context.Context, id string) (session.Record, uint64, error) {
-	k, err := w.sessions.read(ctx, id)
-	return k.Record, k.seq, err
 }

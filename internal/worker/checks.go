@@ -12,8 +12,8 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 )
 
-// Version is the worker's version; the build sets it.
-var Version = "dev"
+// Version is a semantic version; the build sets it.
+var Version = "0.1.0-dev"
 
 // minServer is the first NATS server with message schedules.
 const minServer = "2.12.0"

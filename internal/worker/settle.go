@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -93,7 +94,10 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	}
 	h.log.Info("job ended", "as", decision.Fate, "class", out.Class, "attempt", h.attempt, "ms", out.DurationMS, "reason", out.Reason)
 	h.w.m.ended(h.d, out)
-	h.show(events.Kind(decision.Fate), func(v *store.JobView) { v.Class = out.Class })
+	h.show(events.Kind(decision.Fate), func(v *store.JobView) {
+		v.Class = out.Class
+		v.Outcome, _ = json.Marshal(out) // numbers and strings alone
+	})
 	if h.d.Unique != "" {
 		if err := h.w.view.ReleaseUnique(ctx, h.d.Unique, h.d.Session, h.d.ID); err != nil {
 			h.log.Warn("unique key not released", "err", err)

@@ -1,0 +1,255 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/e2b/local"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/stack"
+	"github.com/sandjet/sandjet/internal/worker"
+)
+
+// world is everything outside a worker, real: NATS, Redis, sandboxes.
+type world struct {
+	t     *testing.T
+	dir   string
+	nats  *server.Server
+	redis *stack.Redis
+	e2b   *local.Server
+	log   *slog.Logger
+
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	pub   *natsx.Publisher
+	facts *events.Log
+	jobs  *jobs.Publisher
+}
+
+func newWorld(t *testing.T, change ...func(*local.Config)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), log: testLog(t)}
+	var err error
+	w.nats, err = stack.StartNATS(stack.NATSOptions{StoreDir: w.dir + "/nats"})
+	require.NoError(t, err)
+	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+
+	w.redis, err = stack.StartRedis(stack.RedisOptions{})
+	require.NoError(t, err)
+	if os.Getenv("REQUIRE_REAL") == "1" {
+		require.Equal(t, "redis-server", w.redis.Kind)
+	}
+	t.Cleanup(func() { _ = w.redis.Stop() })
+
+	cfg := local.Config{APIKey: "e2b_test", Log: w.log}
+	for _, f := range change {
+		f(&cfg)
+	}
+	w.e2b, err = local.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.e2b.Close() })
+
+	w.nc, err = nats.Connect(w.nats.ClientURL())
+	require.NoError(t, err)
+	t.Cleanup(w.nc.Close)
+	w.js, err = jetstream.New(w.nc)
+	require.NoError(t, err)
+	w.pub, err = natsx.NewPublisher(w.nc)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.pub.Close() })
+	w.facts, err = events.Open(w.nc, w.pub, "", "/sandjet/test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.facts.Close() })
+	w.jobs = jobs.NewPublisher(w.pub, "")
+	return w
+}
+
+// testLog writes to the test's log, until the test ends.
+func testLog(t *testing.T) *slog.Logger {
+	out := &testWriter{t: t}
+	t.Cleanup(func() {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		out.t = nil
+	})
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+type testWriter struct {
+	mu sync.Mutex
+	t  *testing.T
+}
+
+func (w *testWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.t != nil {
+		w.t.Log(string(bytes.TrimSpace(p)))
+	}
+	return len(p), nil
+}
+
+// env is a worker's environment in this world.
+func (w *world) env() map[string]string {
+	return map[string]string{
+		"NATS_URL": w.nats.ClientURL(), "REDIS_URL": w.redis.URL(),
+		"E2B_API_URL": w.e2b.URL(), "E2B_SANDBOX_URL": w.e2b.URL(), "E2B_API_KEY": w.e2b.APIKey(),
+		"WORKER_HTTP_ADDR": "off",
+	}
+}
+
+func (w *world) config(change ...func(*worker.Config)) worker.Config {
+	w.t.Helper()
+	env := w.env()
+	cfg, err := worker.ConfigFromEnv(func(k string) string { return env[k] })
+	require.NoError(w.t, err)
+	for _, f := range change {
+		f(&cfg)
+	}
+	return cfg
+}
+
+// running is a worker at work.
+type running struct {
+	t    *testing.T
+	stop context.CancelFunc
+	kill context.CancelFunc
+	done chan error
+}
+
+func (w *world) worker(change ...func(*worker.Config)) *running {
+	w.t.Helper()
+	cfg := w.config(change...)
+	app, err := worker.New(cfg, w.log)
+	require.NoError(w.t, err)
+	kill, killNow := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(kill)
+	r := &running{t: w.t, stop: stop, kill: killNow, done: make(chan error, 1)}
+	go func() { r.done <- app.Run(ctx, kill) }()
+	select {
+	case <-app.Ready():
+	case err := <-r.done:
+		w.t.Fatalf("worker did not start: %v", err)
+	case <-time.After(60 * time.Second):
+		w.t.Fatal("worker not ready")
+	}
+	w.t.Cleanup(func() { r.Stop(); killNow() })
+	return r
+}
+
+// Stop stops the worker in good order.
+func (r *running) Stop() {
+	r.stop()
+	select {
+	case err := <-r.done:
+		require.NoError(r.t, err)
+		r.done <- nil
+	case <-time.After(60 * time.Second):
+		r.t.Fatal("worker did not stop")
+	}
+}
+
+// publish puts a job into the queue.
+func (w *world) publish(kind jobs.Kind, p jobs.Payload) events.Job {
+	w.t.Helper()
+	got, err := w.jobs.Publish(w.t.Context(), kind, p, jobs.PublishOptions{})
+	require.NoError(w.t, err)
+	return events.Job{Session: got.Session, ID: got.Job}
+}
+
+// run publishes a command.
+func (w *world) run(session string, argv ...string) events.Job {
+	return w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: session}, Argv: argv})
+}
+
+// ended is a job as its subscriber saw it.
+type ended struct {
+	events.Outcome
+	Kind           events.Kind
+	Stdout, Stderr []byte
+	Events         []events.Event
+}
+
+func (e ended) kinds() []events.Kind {
+	var out []events.Kind
+	for _, ev := range e.Events {
+		out = append(out, ev.Kind)
+	}
+	return out
+}
+
+func (e ended) count(k events.Kind) (n int) {
+	for _, ev := range e.Events {
+		if ev.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// follow reads a job to its end and checks what every job promises: output
+// without gap or double, sums that agree, one terminal event, the last.
+func (w *world) follow(job events.Job) ended {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 90*time.Second)
+	defer cancel()
+	var e ended
+	for ev, err := range w.facts.Follow(ctx, job, events.FollowOptions{Verify: true}) {
+		require.NoError(w.t, err, "follow %s after %v", job, e.kinds())
+		e.Events = append(e.Events, ev)
+		switch {
+		case ev.Kind == events.Stdout:
+			require.EqualValues(w.t, len(e.Stdout), ev.Offset, "stdout of %s", job)
+			e.Stdout = append(e.Stdout, ev.Data...)
+		case ev.Kind == events.Stderr:
+			require.EqualValues(w.t, len(e.Stderr), ev.Offset, "stderr of %s", job)
+			e.Stderr = append(e.Stderr, ev.Data...)
+		case ev.Kind.Terminal():
+			require.Empty(w.t, e.Kind, "second terminal event of %s", job)
+			e.Kind = ev.Kind
+			require.NoError(w.t, ev.Decode(&e.Outcome))
+		}
+	}
+	require.True(w.t, e.Kind.Terminal(), "job %s has not ended: %v", job, e.kinds())
+	if e.StdoutSHA256 != "" {
+		sum := sha256.Sum256(e.Stdout)
+		require.Equal(w.t, hex.EncodeToString(sum[:]), e.StdoutSHA256)
+	}
+	return e
+}
+
+// state waits until a session is in a state.
+func (w *world) state(id string, want session.State) session.Record {
+	w.t.Helper()
+	var rec session.Record
+	require.Eventually(w.t, func() bool {
+		var err error
+		rec, _, err = w.facts.Session(w.t.Context(), id)
+		return err == nil && rec.State == want
+	}, 30*time.Second, 20*time.Millisecond, "session %s is not %s", id, want)
+	return rec
+}
+
+func ids(prefix string, n int) []string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return out
+}
