@@ -92,24 +92,28 @@ func (all *faults) add(r rank, at []string, reason string) {
 // object that are not in their form, and 1.0 or 1e2 for an integer, which JSON
 // Schema takes and Go's decoder does not.
 func (all *faults) ofWalk(s *jsonschema.Schema, v any, at []string) {
-	for ; s != nil; s = s.Ref {
-		switch v := v.(type) {
-		case json.Number:
-			if wantsInteger(s) && (strings.ContainsAny(string(v), ".eE") || v == "-0") {
-				all.add(wrongValue, at, "want an integer without fraction, exponent or empty sign")
+	if s == nil {
+		return
+	}
+	for _, other := range referred(s) {
+		all.ofWalk(other, v, at)
+	}
+	switch v := v.(type) {
+	case json.Number:
+		if wantsInteger(s) && (strings.ContainsAny(string(v), ".eE") || v == "-0") {
+			all.add(wrongValue, at, "want an integer without fraction, exponent or empty sign")
+		}
+	case map[string]any:
+		for name, item := range v {
+			here := append(slices.Clip(at), name)
+			if s.PropertyNames != nil && s.PropertyNames.Validate(name) != nil {
+				all.add(wrongValue, here, want(deref(s.PropertyNames).Location, nil))
 			}
-		case map[string]any:
-			for name, item := range v {
-				here := append(slices.Clip(at), name)
-				if s.PropertyNames != nil && s.PropertyNames.Validate(name) != nil {
-					all.add(wrongValue, here, want(deref(s.PropertyNames).Location, nil))
-				}
-				all.ofWalk(member(s, name), item, here)
-			}
-		case []any:
-			for i, item := range v {
-				all.ofWalk(s.Items2020, item, append(slices.Clip(at), strconv.Itoa(i)))
-			}
+			all.ofWalk(member(s, name), item, here)
+		}
+	case []any:
+		for i, item := range v {
+			all.ofWalk(s.Items2020, item, append(slices.Clip(at), strconv.Itoa(i)))
 		}
 	}
 }

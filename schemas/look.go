@@ -56,9 +56,9 @@ func (l *look) value(p *plan) bool {
 		return false
 	}
 	l.depth++
-	if p.ref != nil {
+	for _, q := range p.also {
 		start := l.at
-		if !l.value(p.ref) {
+		if !l.value(q) {
 			return false
 		}
 		l.at = start
@@ -68,7 +68,7 @@ func (l *look) value(p *plan) bool {
 	return ok
 }
 
-// own looks at a value by all of a plan but its reference.
+// own looks at a value by all of a plan but what it refers to.
 func (l *look) own(p *plan) bool {
 	switch c := l.doc[l.at]; {
 	case c == '{':

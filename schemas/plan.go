@@ -6,8 +6,8 @@ package schemas
 // a run the library needs 237 allocations, more than all else that becomes of a
 // short job; the quick look needs one, and a tenth of the time.
 type plan struct {
-	never bool  // has a keyword that the quick look does not know
-	ref   *plan // has to hold as well
+	never bool    // has a keyword that the quick look does not know
+	also  []*plan // have to hold as well: what the schema refers to
 
 	types uint8 // typeString | …; 0 for all
 
@@ -66,7 +66,7 @@ var anything = func() *plan {
 	return p
 }()
 
-// bare reports whether p asks for nothing at all, but for its reference.
+// bare reports whether p asks for nothing at all, but for what it refers to.
 func (p *plan) bare() bool {
 	return !p.never && p.types == 0 && !p.aboutStrings() && p.not == nil &&
 		p.min == nil && p.max == nil && p.minItems == 0 && p.maxItems < 0 && p.first == nil && p.items == anything &&

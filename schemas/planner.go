@@ -32,8 +32,10 @@ func (pl *planner) plan(s *jsonschema.Schema) *plan {
 		return p
 	}
 	p.never = hasMore(s)
-	if s.Ref != nil {
-		p.ref = pl.plan(s.Ref)
+	for _, other := range referred(s) {
+		if q := pl.plan(other); q != anything {
+			p.also = append(p.also, q)
+		}
 	}
 	if s.Types != nil {
 		for _, t := range s.Types.ToStrings() {
@@ -46,19 +48,27 @@ func (pl *planner) plan(s *jsonschema.Schema) *plan {
 	pl.forObjects(p, s)
 	if p.bare() {
 		// A reference with nothing but words beside it: one look instead of two.
-		only := anything
-		if p.ref != nil {
-			only = p.ref
+		switch len(p.also) {
+		case 0:
+			pl.done[s] = anything
+		case 1:
+			pl.done[s] = p.also[0]
 		}
-		pl.done[s] = only
-		return only
 	}
-	return p
+	return pl.done[s]
+}
+
+// referred lists the schemas that have to hold beside s.
+func referred(s *jsonschema.Schema) []*jsonschema.Schema {
+	if s.Ref == nil {
+		return s.AllOf
+	}
+	return append([]*jsonschema.Schema{s.Ref}, s.AllOf...)
 }
 
 // hasMore reports whether s has a keyword that plans do not know.
 func hasMore(s *jsonschema.Schema) bool {
-	return s.RecursiveRef != nil || s.DynamicRef != nil || len(s.AllOf) > 0 || len(s.AnyOf) > 0 ||
+	return s.RecursiveRef != nil || s.DynamicRef != nil || len(s.AnyOf) > 0 ||
 		s.If != nil || s.Then != nil || s.Else != nil ||
 		s.MinProperties != nil || len(s.PatternProperties) > 0 || len(s.Dependencies) > 0 ||
 		len(s.DependentRequired) > 0 || len(s.DependentSchemas) > 0 || s.UnevaluatedProperties != nil ||
@@ -113,7 +123,7 @@ func (pl *planner) notString(p *plan, not *jsonschema.Schema) *plan {
 	}
 	q := pl.plan(not)
 	// Anything but a pattern or a word alone could be true of what is no string.
-	if q.never || q.ref != nil || q.types != 0 || (q.match == nil) == (q.oneOf == nil) {
+	if q.never || q.also != nil || q.types != 0 || (q.match == nil) == (q.oneOf == nil) {
 		p.never = true
 	}
 	return q
@@ -208,7 +218,7 @@ func (pl *planner) forObjects(p *plan, s *jsonschema.Schema) {
 func (p *plan) setOf(s *jsonschema.Schema) uint64 {
 	rest := *s
 	rest.Required = nil
-	if len(s.Required) == 0 || s.Ref != nil || newPlan(&rest) != anything {
+	if len(s.Required) == 0 || newPlan(&rest) != anything {
 		p.never = true
 	}
 	return p.set(s.Required)

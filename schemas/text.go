@@ -53,10 +53,14 @@ func (l *look) quoted() (s string, escaped, ok bool) {
 
 // isText judges a string's value.
 func (p *plan) isText(s string) bool {
+	for _, q := range p.also {
+		if !q.isText(s) {
+			return false
+		}
+	}
 	switch {
 	case p.never,
 		p.types != 0 && p.types&typeString == 0,
-		p.ref != nil && !p.ref.isText(s),
 		!p.fits(s),
 		p.oneOf != nil && !slices.Contains(p.oneOf, s),
 		p.match != nil && !p.match(s),

@@ -38,33 +38,45 @@ func load(file string) map[string]any {
 	return doc
 }
 
-// refer follows $ref. ok is false if there is none.
-func (s schema) refer() (to schema, ok bool) {
-	ref, ok := s.obj["$ref"].(string)
-	if !ok {
-		return schema{}, false
+// refers lists the schemas that s refers to, by $ref or allOf.
+func (s schema) refers() []schema {
+	var out []schema
+	if ref, ok := s.obj["$ref"].(string); ok {
+		out = append(out, s.resolve(ref))
 	}
-	file, pointer, _ := strings.Cut(ref, "#")
-	to = schema{file: s.file, obj: load(s.file)}
-	if file != "" {
-		to.file = path.Join(path.Dir(s.file), file)
-		to.obj = load(to.file)
-	}
-	for _, name := range strings.Split(pointer, "/") {
-		if name != "" {
-			to.obj, _ = to.obj[name].(map[string]any)
+	all, _ := s.obj["allOf"].([]any)
+	for _, v := range all {
+		if obj, ok := v.(map[string]any); ok {
+			out = append(out, schema{file: s.file, obj: obj})
 		}
 	}
-	return to, true
+	return out
 }
 
-// keyword returns a keyword of s, or else of the schema it refers to.
+func (s schema) resolve(ref string) schema {
+	file, pointer, _ := strings.Cut(ref, "#")
+	to := s.file
+	if file != "" {
+		to = path.Join(path.Dir(s.file), file)
+	}
+	obj := load(to)
+	for _, name := range strings.Split(pointer, "/") {
+		if name != "" {
+			obj, _ = obj[name].(map[string]any)
+		}
+	}
+	return schema{file: to, obj: obj}
+}
+
+// keyword returns a keyword of s, or else of a schema it refers to.
 func (s schema) keyword(name string) any {
 	if v, ok := s.obj[name]; ok {
 		return v
 	}
-	if to, ok := s.refer(); ok {
-		return to.keyword(name)
+	for _, to := range s.refers() {
+		if v := to.keyword(name); v != nil {
+			return v
+		}
 	}
 	return nil
 }
@@ -100,13 +112,15 @@ func (s schema) sub(keyword string) (schema, bool) {
 	if obj, ok := s.obj[keyword].(map[string]any); ok {
 		return schema{file: s.file, obj: obj}, true
 	}
-	if to, ok := s.refer(); ok {
-		return to.sub(keyword)
+	for _, to := range s.refers() {
+		if sub, ok := to.sub(keyword); ok {
+			return sub, true
+		}
 	}
 	return schema{}, false
 }
 
-// properties are those of the schema that s refers to, and its own. Where both
+// properties are those of the schemas that s refers to, and its own. Where both
 // have one, s only narrows it.
 func (s schema) properties() map[string]schema {
 	out := make(map[string]schema)
@@ -117,7 +131,7 @@ func (s schema) properties() map[string]schema {
 			}
 		}
 	}
-	if to, ok := s.refer(); ok {
+	for _, to := range s.refers() {
 		maps.Copy(out, to.properties())
 	}
 	return out
@@ -131,7 +145,7 @@ func (s schema) required() []string {
 			out = append(out, name)
 		}
 	}
-	if to, ok := s.refer(); ok {
+	for _, to := range s.refers() {
 		out = append(out, to.required()...)
 	}
 	return out
