@@ -79,14 +79,15 @@ func (c *Claim) make(ctx context.Context, prev uint64) error {
 	for try := 0; ; try++ {
 		e.set(slotExpectSeq, strconv.FormatUint(prev, 10))
 		ack, err := c.log.pub.Publish(ctx, &e.msg)
-		if err == nil {
+		if err == nil && !ack.Duplicate {
 			c.hold(ack.Seq)
 			return nil
 		}
 		switch {
-		case errors.Is(err, natsx.ErrStale):
+		case err == nil, errors.Is(err, natsx.ErrStale):
+			// Stored by a send whose answer was lost, or not at all.
 			var held bool
-			if prev, held, err = c.refused(ctx, prev); err != nil || held {
+			if prev, held, err = c.refused(ctx, max(prev, ack.Seq)); err != nil || held {
 				return err
 			}
 		case !errors.Is(err, natsx.ErrBusy):

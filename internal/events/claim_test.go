@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -220,5 +219,3 @@ func TestClaimWithoutServer(t *testing.T) {
 	_, err := w.log.Claim(ctx, job(t), events.Claimed{}, 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
-
-var _ = jetstream.FileStorage
