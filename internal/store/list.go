@@ -37,6 +37,7 @@ func (f Filter) Match(r session.Record) bool {
 
 const (
 	scanStep   = 1000   // keys Redis walks in one call
+	scanRead   = 100    // records read in one call
 	scanBudget = 20_000 // keys walked for one page, so that a page costs a bounded time
 )
 
@@ -70,25 +71,23 @@ func (s *Store) Sessions(ctx context.Context, f Filter, cursor string, limit int
 		if at.after != "" {
 			step = 1 // as the page before had it, so that Redis shows the same keys
 		}
-		recs, cursor, err := s.scan(ctx, nodes[at.node], at.scan, step, f)
+		room := limit - len(page)
+		b, err := s.scan(ctx, nodes[at.node], at, step, f, room)
 		if err != nil {
 			return nil, "", wrap("list sessions", err)
 		}
-		recs = at.skip(recs)
-		switch room := limit - len(page); {
-		case len(recs) <= room:
-			page = append(page, recs...)
-			at = at.advance(cursor)
+		switch {
+		case len(b.recs) <= room:
+			page = append(page, b.recs...)
+			at = at.advance(b.next)
 			walked += step
-		case step > 1:
+		case step > 1 && !b.whole:
 			// Half a batch would lose the other half: walk in smaller steps.
 			step = max(1, step/4)
 			continue
 		default:
-			page = append(page, recs[:room]...)
-			if room > 0 {
-				at.after = recs[room-1].Session
-			}
+			page = append(page, b.recs[:room]...)
+			at.after = page[len(page)-1].Session
 			return page, at.String(), nil
 		}
 		if len(page) == limit {
@@ -101,36 +100,59 @@ func (s *Store) Sessions(ctx context.Context, f Filter, cursor string, limit int
 	return page, at.String(), nil
 }
 
-// scan walks one step of one node and returns the records that pass, by id.
-func (s *Store) scan(ctx context.Context, node *redis.Client, at uint64, step int64, f Filter) ([]session.Record, uint64, error) {
-	found, next, err := node.Scan(ctx, at, s.keys.records(), step).Result()
-	if err != nil || len(found) == 0 {
-		return nil, next, err
+// batch is what one step of a walk found.
+type batch struct {
+	recs  []session.Record // that pass, by id; one more than there is room for says that there are more
+	next  uint64
+	whole bool // the server gives all keys at once, whatever the step is: miniredis
+}
+
+// scan walks one step of one node from at.
+func (s *Store) scan(ctx context.Context, node *redis.Client, at position, step int64, f Filter, room int) (b batch, err error) {
+	found, next, err := node.Scan(ctx, at.scan, s.keys.records(), step).Result()
+	if err != nil {
+		return b, err
 	}
-	p := node.Pipeline()
-	values := make([]*redis.StringCmd, len(found))
+	b.next, b.whole = next, len(found) > 4*int(step)
 	for i, key := range found {
-		values[i] = p.Get(ctx, key)
+		found[i] = s.keys.sessionOf(key)
+	}
+	slices.Sort(found)
+	found = at.skip(slices.Compact(found))
+	for part := range slices.Chunk(found, scanRead) {
+		if err := s.readAll(ctx, node, part, f, &b.recs); err != nil {
+			return b, err
+		}
+		if len(b.recs) > room {
+			break
+		}
+	}
+	return b, nil
+}
+
+// readAll appends the records of ids that pass f.
+func (s *Store) readAll(ctx context.Context, node *redis.Client, ids []string, f Filter, recs *[]session.Record) error {
+	p := node.Pipeline()
+	values := make([]*redis.StringCmd, len(ids))
+	for i, id := range ids {
+		values[i] = p.Get(ctx, s.keys.record(id))
 	}
 	if _, err := p.Exec(ctx); err != nil && err != redis.Nil {
-		return nil, 0, err
+		return err
 	}
-	var recs []session.Record
 	for i, v := range values {
 		if v.Err() != nil {
 			continue // gone since
 		}
-		r, _, err := decodeRecord(s.keys.sessionOf(found[i]), v.Val())
+		r, _, err := decodeRecord(ids[i], v.Val())
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 		if f.Match(r) {
-			recs = append(recs, r)
+			*recs = append(*recs, r)
 		}
 	}
-	slices.SortFunc(recs, func(a, b session.Record) int { return cmp.Compare(a.Session, b.Session) })
-	recs = slices.CompactFunc(recs, func(a, b session.Record) bool { return a.Session == b.Session })
-	return recs, next, nil
+	return nil
 }
 
 // nodes returns the servers that hold keys, always in the same order.
@@ -182,12 +204,13 @@ func (p position) String() string {
 	return fmt.Sprintf("%d.%d.%s", p.node, p.scan, p.after)
 }
 
-// skip leaves out what the page before has given.
-func (p position) skip(recs []session.Record) []session.Record {
-	if p.after == "" {
-		return recs
+// skip leaves out of the sorted ids what the page before has given.
+func (p position) skip(ids []string) []string {
+	n, found := slices.BinarySearch(ids, p.after)
+	if found {
+		n++
 	}
-	return slices.DeleteFunc(recs, func(r session.Record) bool { return r.Session <= p.after })
+	return ids[n:]
 }
 
 // advance is the position after a step that ended at Redis' cursor scan.

@@ -90,7 +90,7 @@ func cluster(u *url.URL) (redis.UniversalClient, error) {
 		return nil, badURL(reason(err))
 	}
 	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
-	// Redirects need tries, so MaxRetries stays; a node's own retries are off.
+	// Redirects are followed (max_redirects); nothing else is tried again.
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.Protocol, o.PipelinePoolSize = 2, -1
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
