@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -96,4 +97,19 @@ func TestClassesAreValid(t *testing.T) {
 		}
 		require.NoError(t, schematest.Valid(s, outcome), c)
 	}
+}
+
+// The AsyncAPI document names the headers and consumers that outsiders meet.
+func TestAsyncAPINamesHeadersAndConsumers(t *testing.T) {
+	t.Parallel()
+	doc, err := fs.ReadFile(schemas.Files(), "asyncapi.yaml")
+	require.NoError(t, err)
+	for _, header := range []string{
+		jobs.HeaderJob, jobs.HeaderSession, jobs.HeaderSubject, jobs.HeaderOrigin, jobs.HeaderReason, jobs.HeaderClass,
+		jobs.HeaderAttempts, jobs.HeaderPointer, jobs.HeaderOwner, jobs.HeaderCut, jobs.HeaderReplay,
+	} {
+		require.Contains(t, string(doc), "        "+header+":\n")
+	}
+	durables := strings.Join([]string{jobs.DurableHigh, jobs.DurableNormal, jobs.DurableLow}, ", ")
+	require.Contains(t, string(doc), "durables: ["+durables+"]")
 }
