@@ -90,23 +90,26 @@ func (q *Queue) Dead(ctx context.Context, l DeadLetter) error {
 	return nil
 }
 
-// cut shortens a body that does not fit beside our headers, and says so.
+// cut makes a letter fit that does not, beside our own headers, and says so. The
+// publisher's headers go first when there are too many of them, then the end of
+// the body.
 func (q *Queue) cut(m *nats.Msg) {
+	const room = 1024 // for what size does not count
+	limit := int(q.nc.MaxPayload())
 	if q.fits(m) == nil {
 		return
 	}
-	size := len(m.Data)
-	m.Header.Set(HeaderCut, strconv.Itoa(size))
-	over := m.Size() + 256 - int(q.nc.MaxPayload())
-	if over > size { // the publisher's own headers fill the message
+	if n := headerSize(m.Header); n+room > maxHeader || n+room > limit {
 		for k := range m.Header {
-			if !strings.HasPrefix(k, "Sandjet-") && k != nats.MsgIdHdr {
+			if !hasPrefixFold(k, "Sandjet-") && k != nats.MsgIdHdr {
 				delete(m.Header, k)
 			}
 		}
-		over = m.Size() + 256 - int(q.nc.MaxPayload())
 	}
-	m.Data = m.Data[:max(0, size-max(0, over))]
+	if over := m.Size() + room - limit; over > 0 {
+		m.Header.Set(HeaderCut, strconv.Itoa(len(m.Data)))
+		m.Data = m.Data[:max(0, len(m.Data)-over)]
+	}
 }
 
 // DeadFilter chooses dead letters; empty fields match all.

@@ -11,9 +11,9 @@ var (
 	// its own cap, the publishers.
 	ErrScheduleFull = errors.New("schedules are full")
 
-	// ErrTooLarge says that a message with the headers we must add does not fit
-	// the server's max_payload.
-	ErrTooLarge = errors.New("message does not fit the server's max_payload")
+	// ErrTooLarge says that a message does not fit what the server takes once the
+	// headers are added that it would need.
+	ErrTooLarge = errors.New("message is too large for the server")
 
 	// ErrSettled says that a delivery has been acknowledged or given back
 	// before.
@@ -28,9 +28,6 @@ var (
 	// ErrCutLetter says that a replay was refused because the letter holds only a
 	// part of the job's body.
 	ErrCutLetter = errors.New("dead letter holds only a part of the body")
-
-	// ErrDuplicate says that JOBS holds a message with this job's id already.
-	ErrDuplicate = errors.New("job is in the queue already")
 )
 
 // Invalid says why a message is no job that could be run. The job goes to DEAD

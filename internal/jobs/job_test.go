@@ -157,7 +157,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"path is the parent":       {m: raw("file.download", `{"session":"s","path":"..","object":"o"}`), pointer: "/path", id: "j42", session: "s"},
 		"path is a folder":         {m: raw("file.upload", `{"session":"s","path":"a/","object":"o"}`), pointer: "/path", reason: "folder", id: "j42", session: "s"},
 		"path is home":             {m: raw("file.upload", `{"session":"s","path":"a/..","object":"o"}`), pointer: "/path", reason: "folder", id: "j42", session: "s"},
-		"no object named":                {m: raw("file.upload", `{"session":"s","path":"a"}`), id: "j42", session: "s"},
+		"no object named":          {m: raw("file.upload", `{"session":"s","path":"a"}`), id: "j42", session: "s"},
 		"secrets":                  {m: raw("task.run", `{"id":"a","argv":["a"],"secrets":{"T":"t"}}`), pointer: "/secrets", reason: "not available in this version", id: "a"},
 		"repo":                     {m: raw("task.run", `{"id":"a","argv":["a"],"repo":{"url":"https://e.org/r"}}`), pointer: "/repo", reason: "not available in this version", id: "a"},
 		"git":                      {m: raw("git.clone", `{"session":"s","repo":{"url":"https://e.org/r"}}`), reason: "git.clone: not available in this version", id: "j42", session: "s"},

@@ -25,9 +25,6 @@ import (
 // before the ack, the message is delivered and rescheduled again to no effect,
 // while another message of the same job is never taken for this one.
 func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
-	if err := q.roomForSchedule(ctx, len(j.Body)); err != nil {
-		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
-	}
 	m := nats.NewMsg(scheduleSubject(q.ns, j.Session, j.ID))
 	m.Data = j.Body
 	keepHeaders(m.Header, j.Header)
@@ -44,6 +41,9 @@ func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
 	h.Set(jetstream.ScheduleTargetHeader, againSubject(q.ns, j.Subject))
 	h.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%d", j.Stream, j.StreamSeq, at.UnixNano()))
 	if err := q.fits(m); err != nil {
+		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
+	}
+	if err := q.roomForSchedule(ctx, m.Size()); err != nil {
 		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
 	}
 	if _, err := q.pub.Publish(ctx, m); err != nil {
@@ -113,12 +113,29 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
+// maxHeader is what JetStream takes.
+const maxHeader = 64 << 10
+
 // fits reports whether the server would take m.
 func (q *Queue) fits(m *nats.Msg) error {
 	if limit := q.nc.MaxPayload(); limit > 0 && int64(m.Size()) > limit {
-		return fmt.Errorf("%w (%d of %d bytes)", ErrTooLarge, m.Size(), limit)
+		return fmt.Errorf("%w: %d of %d bytes", ErrTooLarge, m.Size(), limit)
+	}
+	if n := headerSize(m.Header); n > maxHeader {
+		return fmt.Errorf("%w: headers of %d bytes, at most %d are taken", ErrTooLarge, n, maxHeader)
 	}
 	return nil
+}
+
+// headerSize is how long the headers are on the wire.
+func headerSize(h nats.Header) int {
+	n := len("NATS/1.0\r\n\r\n")
+	for k, vs := range h {
+		for _, v := range vs {
+			n += len(k) + len(": ") + len(v) + len("\r\n")
+		}
+	}
+	return n
 }
 
 // usage is the size of SCHEDULES as far as this worker knows.
@@ -142,7 +159,7 @@ func (q *Queue) roomForSchedule(ctx context.Context, n int) error {
 		}
 		q.schedules = usage{bytes: s.CachedInfo().State.Bytes, asked: time.Now()}
 	}
-	const overhead = 512 // subject, headers, record
+	const overhead = 64 // of a stored record
 	if q.schedules.bytes+uint64(n)+overhead > uint64(q.cfg.SchedulesMaxBytes) {
 		return ErrScheduleFull
 	}
