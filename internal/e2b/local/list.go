@@ -33,7 +33,7 @@ type cursor struct {
 
 // listRunning is the old list: running ones only, one page.
 func (s *Server) listRunning(w http.ResponseWriter, r *http.Request) error {
-	meta, err := parseMetadata(r.URL.Query().Get("metadata"))
+	meta, err := parseMetadata(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func parseQuery(v url.Values) (q query, err error) {
 	if q.template = v.Get("template"); strings.Contains(q.template, ":") {
 		return q, failf(http.StatusBadRequest, "Invalid template: a tag is not allowed")
 	}
-	if q.metadata, err = parseMetadata(v.Get("metadata")); err != nil {
+	if q.metadata, err = parseMetadata(v); err != nil {
 		return q, err
 	}
 	if t := v.Get("nextToken"); t != "" {
@@ -112,15 +112,29 @@ func parseQuery(v url.Values) (q query, err error) {
 	return q, nil
 }
 
-// parseMetadata reads the filter, which is a query string within the query.
-func parseMetadata(s string) (map[string]string, error) {
-	v, err := url.ParseQuery(s)
-	if err != nil {
-		return nil, failf(http.StatusBadRequest, "Error when parsing metadata: %v", err)
+// parseMetadata reads the filter, a query string within the query. E2B decodes
+// it as a whole and then each part, so SDKs encode each part twice.
+func parseMetadata(v url.Values) (map[string]string, error) {
+	if !v.Has("metadata") {
+		return nil, nil //nolint:nilnil // no filter is a filter that all pass
 	}
-	m := make(map[string]string, len(v))
-	for k := range v {
-		m[k] = v.Get(k)
+	whole, err := url.QueryUnescape(v.Get("metadata"))
+	if err != nil {
+		return nil, failf(http.StatusBadRequest, "Error parsing metadata: error when unescaping query: %v", err)
+	}
+	m := make(map[string]string)
+	for pair := range strings.SplitSeq(whole, "&") {
+		parts := strings.Split(pair, "=")
+		if len(parts) != 2 {
+			return nil, failf(http.StatusBadRequest, "Error parsing metadata: invalid key value pair in query")
+		}
+		key, err := url.QueryUnescape(parts[0])
+		if err != nil {
+			return nil, failf(http.StatusBadRequest, "Error parsing metadata: error when unescaping key: %v", err)
+		}
+		if m[key], err = url.QueryUnescape(parts[1]); err != nil {
+			return nil, failf(http.StatusBadRequest, "Error parsing metadata: error when unescaping value: %v", err)
+		}
 	}
 	return m, nil
 }
