@@ -90,6 +90,10 @@ func (c *Cmd) streamError(ctx context.Context, err error, begun bool) error {
 	if errors.Is(err, io.EOF) {
 		return &Error{Op: c.op(), Sandbox: c.box.ref.ID, Kind: ErrCut, Unknown: true, Message: "no end event"}
 	}
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused
+	}
 	e := c.box.rpcError(ctx, c.op(), err)
 	switch {
 	case e.Kind == ErrBadAnswer: // frames that break off or cannot be read
