@@ -1,0 +1,78 @@
+package events_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/stack"
+)
+
+type wish struct {
+	job events.Job
+	why events.CancelRequested
+}
+
+func TestWatchCancels(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv, err := stack.StartNATS(stack.NATSOptions{StoreDir: dir})
+	require.NoError(t, err)
+	addr := srv.Addr().String()
+	s := &site{url: srv.ClientURL(), cfg: small()}
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	s.setup(t)
+	w, r := s.join(t), s.join(t)
+	before, twice, after, later := job(t), job(t), job(t), job(t)
+	require.NoError(t, w.log.Cancel(t.Context(), before, events.CancelRequested{By: "me"}))
+	require.NoError(t, w.log.Cancel(t.Context(), twice, events.CancelRequested{Reason: "one"}))
+	require.NoError(t, w.log.Cancel(t.Context(), twice, events.CancelRequested{Reason: "two"}))
+
+	got := make(chan wish, 100)
+	require.NoError(t, r.log.WatchCancels(t.Context(), func(j events.Job, c events.CancelRequested) { got <- wish{j, c} }))
+	require.Len(t, got, 2, "the stored ones are through when it returns, the newest of each job")
+	require.Equal(t, wish{before, events.CancelRequested{By: "me"}}, <-got)
+	require.Equal(t, "two", (<-got).why.Reason)
+
+	require.NoError(t, w.log.Cancel(t.Context(), after, events.CancelRequested{}))
+	require.Equal(t, after, (<-got).job)
+	require.NoError(t, w.nc.Publish("event."+later.Session+"."+later.ID+".cancel_requested", nil), "by hand")
+	require.Equal(t, later, (<-got).job)
+
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	srv, err = stack.StartNATS(stack.NATSOptions{StoreDir: dir, Addr: addr})
+	require.NoError(t, err)
+	last := job(t)
+	require.NoError(t, w.log.Cancel(t.Context(), last, events.CancelRequested{}))
+	for x := range got {
+		if x.job == last {
+			break
+		}
+	}
+}
+
+func TestWatchCancelsWithNothingStored(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		w := s.join(t)
+		got := make(chan wish, 1000)
+		require.NoError(t, w.log.WatchCancels(t.Context(), func(j events.Job, c events.CancelRequested) { got <- wish{j, c} }))
+		j := job(t)
+		require.NoError(t, w.log.Cancel(t.Context(), j, events.CancelRequested{}))
+		require.Eventually(t, func() bool {
+			for {
+				select {
+				case x := <-got:
+					if x.job == j {
+						return true
+					}
+				default:
+					return false
+				}
+			}
+		}, 10*time.Second, 5*time.Millisecond)
+	})
+}
