@@ -6,6 +6,12 @@ import (
 	"strconv"
 )
 
+// CheckAddr returns an error if addr is neither empty nor a loopback "host:port".
+func CheckAddr(addr string) error {
+	_, _, err := splitAddr(addr)
+	return err
+}
+
 // splitAddr reads "host:port". Empty means a free port on 127.0.0.1, which
 // the servers write as port -1. Only loopback is taken.
 func splitAddr(addr string) (host string, port int, err error) {
