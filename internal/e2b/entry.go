@@ -35,6 +35,9 @@ func (b *Box) Stat(ctx context.Context, path string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	if res.GetEntry() == nil {
+		return Entry{}, &Error{Op: "files.stat", Sandbox: b.ref.ID, Kind: ErrBadAnswer, Message: "no entry"}
+	}
 	return entry(res.GetEntry()), nil
 }
 

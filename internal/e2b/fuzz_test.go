@@ -98,6 +98,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(429, "application/json", "3", []byte(`{"code":429,"message":"x","error_code":"y"}`))
 	f.Add(502, "text/html", "", []byte(`{"port":1}`))
 	f.Add(200, "application/proto", "", []byte{0x0a, 0x03, 0x0a, 0x01, 'f'})
+	f.Add(200, "application/proto", "", []byte(""))
 	f.Add(416, "", "bytes */0", []byte("x"))
 	f.Add(206, "", "bytes 0-0/1", []byte("x"))
 	f.Add(400, "application/json", "", []byte(`{"code":"invalid_argument","message":"\u0000\ud800"}`))

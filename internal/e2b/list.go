@@ -122,13 +122,15 @@ func (q ListQuery) values() (url.Values, error) {
 }
 
 // metadataFilter writes the filter as the query string that E2B wants inside
-// the query string, in a settled order.
+// the query string, in a settled order. E2B decodes it as a whole and then each
+// key and value once more, so these are encoded twice here, and a third time
+// with the rest of the query.
 func metadataFilter(m map[string]string) string {
-	// A space as %20: a plus would be read as a plus by a strict decoder.
+	// A space becomes %20, never a plus, which only some decoders take for one.
 	escape := func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 	var pairs []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		pairs = append(pairs, escape(k)+"="+escape(m[k]))
+		pairs = append(pairs, escape(escape(k))+"="+escape(escape(m[k])))
 	}
 	return strings.Join(pairs, "&")
 }

@@ -44,6 +44,9 @@ func newChecked(t *testing.T) *checked {
 // RoundTrip sends r and checks both ways. The document lacks the v2 POSTs; the
 // paths they replace have the same messages.
 func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("E2b-Sandbox-Id") != "" {
+		return c.next.RoundTrip(r) // the document does not know the data plane
+	}
 	var body []byte
 	if r.Body != nil {
 		body, _ = io.ReadAll(r.Body)
