@@ -19,8 +19,12 @@ type App struct {
 	Stdout  io.Writer // data
 	Stderr  io.Writer // for people
 	Signals <-chan os.Signal
+	// Abort ends the process when a second signal comes before the first one
+	// has been minded, for instance while stdin is read. It may be nil.
+	Abort func()
 
 	args    []string // as given, for run's argv
+	fromEnv map[string]bool
 	console *console
 	signals *signals
 
@@ -30,9 +34,9 @@ type App struct {
 // Run executes one command line, args[0] being the program's name, and returns
 // the process's exit code. Errors have been printed by then.
 func (a *App) Run(ctx context.Context, args []string) int {
-	a.args = args
+	a.args, a.fromEnv = args, map[string]bool{}
 	a.console = newConsole(a.Stdout, a.Stderr, a.dumb(args))
-	a.signals = newSignals(a.Signals)
+	a.signals = &signals{ch: a.Signals, abort: a.Abort}
 	ctx, stop := a.signals.watch(ctx)
 	defer stop()
 

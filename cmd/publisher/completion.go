@@ -48,7 +48,7 @@ func (a *App) completes(cmd *cli.Command, list func(context.Context, *query.Clie
 		}
 		ctx, cancel := context.WithTimeout(ctx, completionPatience)
 		defer cancel()
-		c, err := dial(ctx, cmd, slog.New(slog.DiscardHandler))
+		c, err := a.connect(ctx, cmd, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}

@@ -41,8 +41,8 @@ type conn struct {
 	publisher *natsx.Publisher
 }
 
-// dial connects as the global flags say.
-func dial(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*conn, error) {
+// connect connects as the global flags say.
+func (a *App) connect(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*conn, error) {
 	// run has a --timeout of its own; the root's is the one for answers.
 	timeout := cmd.Root().Duration("timeout")
 	patience := connectPatience
@@ -52,7 +52,7 @@ func dial(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*conn, error
 	dialCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no server within %s", patience))
 	defer cancel()
 	nc, err := natsx.Connect(dialCtx, natsx.Config{
-		URL:     cmd.String("server"),
+		URL:     a.server(cmd),
 		Context: cmd.String("context"),
 		Creds:   cmd.String("creds"),
 		NKey:    cmd.String("nkey"),
@@ -70,6 +70,16 @@ func dial(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*conn, error
 		return nil, err
 	}
 	return c, nil
+}
+
+// server is where to connect. A context's own URL gives way to --server and to
+// NATS_URL, but not to a NATS_URL that was there before somebody asked for
+// --context on the command line.
+func (a *App) server(cmd *cli.Command) string {
+	if a.fromEnv["NATS_URL"] && cmd.String("context") != "" && !a.fromEnv["NATS_CONTEXT"] {
+		return ""
+	}
+	return cmd.String("server")
 }
 
 func (c *conn) open() (err error) {
@@ -123,18 +133,5 @@ func (a *App) dial(ctx context.Context, cmd *cli.Command) (*conn, error) {
 		}
 		a.console.Status("")
 	}()
-	return dial(ctx, cmd, a.logger())
-}
-
-// logger tells people about the connection's ups and downs.
-func (a *App) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.console, &slog.HandlerOptions{
-		Level: slog.LevelWarn,
-		ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-			if at.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return at
-		},
-	}))
+	return a.connect(ctx, cmd, a.logger())
 }

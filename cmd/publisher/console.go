@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
-	"golang.org/x/sys/unix"
 )
 
 // console is the terminal as both outputs share it: one status line, which is
@@ -112,8 +111,8 @@ func (c *console) draw() {
 
 func (c *console) width() int {
 	if c.statusFile != nil {
-		if ws, err := unix.IoctlGetWinsize(int(c.statusFile.Fd()), unix.TIOCGWINSZ); err == nil && ws.Col > 0 {
-			return int(ws.Col)
+		if n := widthOf(c.statusFile); n > 0 {
+			return n
 		}
 	}
 	return 80

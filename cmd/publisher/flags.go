@@ -123,17 +123,22 @@ func idCheck(field string) func(string) error {
 
 // env is a flag's environment variable, looked up in the App's environment.
 func (a *App) env(key string) cli.ValueSourceChain {
-	return cli.NewValueSourceChain(envSource{key: key, lookup: a.Env})
+	return cli.NewValueSourceChain(envSource{app: a, key: key})
 }
 
+// envSource is asked only for a flag that the command line does not have.
 type envSource struct {
-	key    string
-	lookup func(string) (string, bool)
+	app *App
+	key string
 }
 
 func (e envSource) Lookup() (string, bool) {
-	v, ok := e.lookup(e.key)
-	return v, ok && v != ""
+	v, ok := e.app.Env(e.key)
+	if !ok || v == "" {
+		return "", false
+	}
+	e.app.fromEnv[e.key] = true
+	return v, true
 }
 func (e envSource) IsFromEnv() bool  { return true }
 func (e envSource) Key() string      { return e.key }

@@ -27,16 +27,18 @@ func (a *App) jobsCommand() *cli.Command {
 			&cli.StringFlag{Name: "class", Usage: "only that ended with `CLASS`, such as command_failed", Validator: checkClass},
 			limitFlag(),
 		},
-		Action: a.connected(func(ctx context.Context, cmd *cli.Command, c *conn) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if !cmd.Args().Present() {
-				return a.jobs(ctx, cmd, c)
+				return a.connected(a.jobs)(ctx, cmd)
 			}
 			id, err := idArg(cmd, "JOB")
 			if err != nil {
 				return err
 			}
-			return a.job(ctx, cmd, c, id)
-		}),
+			return a.connected(func(ctx context.Context, cmd *cli.Command, c *conn) error {
+				return a.job(ctx, cmd, c, id)
+			})(ctx, cmd)
+		},
 	}, jobNames)
 }
 

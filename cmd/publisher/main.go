@@ -26,6 +26,7 @@ func run() int {
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 		Signals: signals,
+		Abort:   func() { os.Exit(exitCancelled) },
 	}
 	return app.Run(context.Background(), os.Args)
 }

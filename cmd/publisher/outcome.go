@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 )
@@ -57,13 +55,16 @@ func codeOfFailure(o events.Outcome) int {
 	return exitNotRun
 }
 
-// signalNumber reads "SIGKILL" and "KILL"; an unknown name counts as KILL's.
+// signalNumber reads "SIGKILL" and "kill"; an unknown name counts as KILL.
 func signalNumber(name string) int {
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + strings.ToUpper(name)
+	if n, ok := linuxSignals[strings.TrimPrefix(strings.ToUpper(name), "SIG")]; ok {
+		return n
 	}
-	if n := unix.SignalNum(name); n > 0 {
-		return int(n)
-	}
-	return int(unix.SIGKILL)
+	return linuxSignals["KILL"]
+}
+
+// linuxSignals are the sandbox's, whatever we run on.
+var linuxSignals = map[string]int{
+	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10,
+	"SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "XCPU": 24, "XFSZ": 25, "SYS": 31,
 }

@@ -27,16 +27,18 @@ func (a *App) sessionsCommand() *cli.Command {
 			&cli.StringFlag{Name: "template", Usage: "only from template `NAME`"},
 			limitFlag(),
 		},
-		Action: a.connected(func(ctx context.Context, cmd *cli.Command, c *conn) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if !cmd.Args().Present() {
-				return a.sessions(ctx, cmd, c)
+				return a.connected(a.sessions)(ctx, cmd)
 			}
 			id, err := idArg(cmd, "SESSION")
 			if err != nil {
 				return err
 			}
-			return a.session(ctx, cmd, c, id)
-		}),
+			return a.connected(func(ctx context.Context, cmd *cli.Command, c *conn) error {
+				return a.session(ctx, cmd, c, id)
+			})(ctx, cmd)
+		},
 	}, sessionNames)
 }
 

@@ -7,15 +7,15 @@ import (
 )
 
 // signals hands each Ctrl-C to whoever minds it now. While nobody does, the
-// first one ends the context with errInterrupted.
+// first one ends the context with errInterrupted and the next one aborts: what
+// reads from a terminal minds no context.
 type signals struct {
-	ch <-chan os.Signal
+	ch    <-chan os.Signal
+	abort func()
 
 	mu      sync.Mutex
 	handler func()
 }
-
-func newSignals(ch <-chan os.Signal) *signals { return &signals{ch: ch} }
 
 // watch starts listening. stop ends it and waits for it.
 func (s *signals) watch(parent context.Context) (ctx context.Context, stop func()) {
@@ -28,7 +28,12 @@ func (s *signals) watch(parent context.Context) (ctx context.Context, stop func(
 			case <-quit:
 				return
 			case <-s.ch:
-				s.deliver(func() { cancel(errInterrupted) })
+				s.deliver(func() {
+					if ctx.Err() != nil && s.abort != nil {
+						s.abort()
+					}
+					cancel(errInterrupted)
+				})
 			}
 		}
 	}()

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+import "os"
+
+func widthOf(*os.File) int { return 0 }
