@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+	"github.com/mattn/go-isatty"
+
+	"github.com/sandjet/sandjet/internal/stack"
+)
+
+type upOptions struct {
+	stack    stack.Options
+	envFile  string
+	httpAddr string
+	logLevel string
+	noWorker bool
+}
+
+// up starts the stack and a worker, says ready, and stops them in order when
+// ctx ends. It fails if a part does not start or the worker ends by itself.
+func (a app) up(ctx context.Context, o upOptions) (err error) {
+	log, err := a.logger(o.logLevel)
+	if err != nil {
+		return err
+	}
+	if err := stack.CheckAddr(o.httpAddr); err != nil {
+		return fmt.Errorf("--http-addr: %w", err)
+	}
+	o.stack.Log = log
+	// The parts outlive ctx: they stop one after the other, the worker first.
+	life := context.WithoutCancel(ctx)
+	s, err := stack.Start(life, o.stack)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop(life)) }()
+
+	var w *running
+	if !o.noWorker {
+		if w, err = startWorker(ctx, workerEnv(s, o.httpAddr, a.getenv), log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.stop()) }()
+	}
+	a.banner(s, w)
+	if err := a.announce(o.envFile, s.Env()); err != nil {
+		return err
+	}
+	return w.wait(ctx)
+}
+
+// logger writes to stderr: colored on a terminal, unless NO_COLOR is set.
+func (a app) logger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+	}
+	return slog.New(tint.NewHandler(a.stderr, &tint.Options{
+		Level:      l,
+		TimeFormat: "15:04:05.000",
+		NoColor:    a.getenv("NO_COLOR") != "" || !isTerminal(a.stderr),
+	})), nil
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/sandjet/sandjet/internal/stack"
+	"github.com/sandjet/sandjet/internal/worker"
+)
+
+// running is a worker in this process. A nil *running is no worker.
+type running struct {
+	app    *worker.App
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // set before done closes
+}
+
+// startWorker starts a worker and waits until it takes jobs.
+func startWorker(ctx context.Context, getenv func(string) string, log *slog.Logger) (*running, error) {
+	cfg, err := worker.ConfigFromEnv(getenv)
+	if err != nil {
+		return nil, err
+	}
+	w, err := worker.New(cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{app: w, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = w.Run(life, context.WithoutCancel(ctx))
+	}()
+	select {
+	case <-w.Ready():
+		return r, nil
+	case <-r.done:
+		cancel()
+		return nil, fmt.Errorf("worker: %w", r.err)
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), r.stop())
+	}
+}
+
+// wait returns when ctx ends, or with an error when the worker ends before.
+func (r *running) wait(ctx context.Context) error {
+	if r == nil {
+		<-ctx.Done()
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.done:
+		return errors.New("the worker has stopped by itself")
+	}
+}
+
+// stop lets the worker go in good order and returns what it ended with.
+func (r *running) stop() error {
+	r.cancel()
+	<-r.done
+	if r.err != nil && !errors.Is(r.err, context.Canceled) {
+		return fmt.Errorf("worker: %w", r.err)
+	}
+	return nil
+}
+
+// workerEnv is the environment of a worker on this stack: the stack's own
+// addresses, and of the outer environment what does not say where things are.
+func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(string) string {
+	vars := map[string]string{}
+	for _, v := range s.Env() {
+		vars[v.Name] = v.Value
+	}
+	switch {
+	case httpAddr != "":
+		vars["WORKER_HTTP_ADDR"] = httpAddr
+	case outer("WORKER_HTTP_ADDR") == "":
+		vars["WORKER_HTTP_ADDR"] = "127.0.0.1:0"
+	}
+	return func(name string) string {
+		if v, ok := vars[name]; ok {
+			return v
+		}
+		for _, prefix := range []string{"NATS_", "REDIS_", "E2B_"} {
+			if strings.HasPrefix(name, prefix) {
+				return ""
+			}
+		}
+		return outer(name)
+	}
+}
