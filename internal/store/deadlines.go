@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -33,24 +34,27 @@ var (
 func (s *Store) SetDeadline(ctx context.Context, kind Deadline, session string, d time.Duration) error {
 	cmds := []command{s.setDue(ctx, kind, d, session)}
 	if kind == Idle {
-		cmds = append(cmds, plain(ctx, "set", s.keys.idle(session), "idle", "px", ms(d)))
+		cmds = append(cmds, plain(ctx, "set", s.keys.session(session).idle, "idle", "px", ms(d)))
 	}
 	return wrap("set deadline of session "+session, s.flush.do(ctx, cmds...))
 }
 
 func (s *Store) setDue(ctx context.Context, kind Deadline, d time.Duration, session string) command {
-	mode := ""
+	mode := "CH"
 	if kind == Idle {
 		mode = "GT"
 	}
-	return dueSetScript.eval(ctx, 1, s.keys.due(kind), d.Milliseconds(), mode, session)
+	return dueSetScript.eval(ctx, 1, s.keys.due(kind), mode, signed(d), session)
 }
+
+// signed is a duration in ms that may lie in the past.
+func signed(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // ClearDeadline takes a session's deadline away, whoever set or claimed it.
 func (s *Store) ClearDeadline(ctx context.Context, kind Deadline, session string) error {
 	cmds := []command{plain(ctx, "zrem", s.keys.due(kind), session)}
 	if kind == Idle {
-		cmds = append(cmds, plain(ctx, "del", s.keys.idle(session)))
+		cmds = append(cmds, plain(ctx, "del", s.keys.session(session).idle))
 	}
 	return wrap("clear deadline of session "+session, s.flush.do(ctx, cmds...))
 }
@@ -59,7 +63,7 @@ func (s *Store) ClearDeadline(ctx context.Context, kind Deadline, session string
 // lease; after that they are due again, unless Done or ClearDeadline took them
 // away or SetDeadline moved them.
 func (s *Store) ClaimDue(ctx context.Context, kind Deadline, n int, lease time.Duration) ([]Due, error) {
-	cmd := dueClaimScript.eval(ctx, 1, s.keys.due(kind), n, ms(lease))
+	cmd := dueClaimScript.eval(ctx, 1, s.keys.due(kind), strconv.Itoa(n), ms(lease))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return nil, wrap("claim due", err)
 	}
@@ -74,7 +78,7 @@ func (s *Store) ClaimDue(ctx context.Context, kind Deadline, n int, lease time.D
 // Done takes a claimed deadline away, unless it was set anew since the claim.
 func (s *Store) Done(ctx context.Context, kind Deadline, d Due) error {
 	return wrap("finish deadline of session "+d.Session,
-		s.flush.do1(ctx, dueDoneScript.eval(ctx, 1, s.keys.due(kind), d.Session, d.claim)))
+		s.flush.do1(ctx, dueDoneScript.eval(ctx, 1, s.keys.due(kind), d.Session, strconv.FormatInt(d.claim, 10))))
 }
 
 // Next returns the n sessions whose deadlines come first, due or not, without a

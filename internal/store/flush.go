@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,7 +15,8 @@ import (
 // time, so calls take effect in the order in which they were queued.
 type flusher struct {
 	client redis.UniversalClient
-	max    int // commands a flush
+	max    int    // commands a flush
+	idle   string // key of the idle deadlines
 	queue  chan *call
 	watch  func(ctx context.Context, p redis.Pipeliner) (seen func()) // adds the store's own look to each flush
 
@@ -27,13 +29,21 @@ type flusher struct {
 type call struct {
 	commands []command
 	one      [1]command // room for the common case
+	touch    touch      // if it has a session
 	err      error      // why it was not sent; errors of a command are in the command
 	done     chan struct{}
 }
 
-func newFlusher(c redis.UniversalClient, queue, max int, watch func(context.Context, redis.Pipeliner) func()) *flusher {
+// touch moves a session's idle deadline. Every job does so at its end, and one
+// command of a flush does it for all.
+type touch struct {
+	session string
+	idle    time.Duration
+}
+
+func newFlusher(c redis.UniversalClient, queue, max int, idle string, watch func(context.Context, redis.Pipeliner) func()) *flusher {
 	f := &flusher{
-		client: c, max: max, watch: watch,
+		client: c, max: max, idle: idle, watch: watch,
 		queue: make(chan *call, queue),
 		stop:  make(chan struct{}), done: make(chan struct{}),
 	}
@@ -57,8 +67,11 @@ func (f *flusher) do(ctx context.Context, commands ...command) error {
 }
 
 // do1 is do for one command without a slice of its own.
-func (f *flusher) do1(ctx context.Context, cmd command) error {
-	c := &call{done: make(chan struct{})}
+func (f *flusher) do1(ctx context.Context, cmd command) error { return f.touch(ctx, cmd, touch{}) }
+
+// touch is do1 that also moves an idle deadline.
+func (f *flusher) touch(ctx context.Context, cmd command, t touch) error {
+	c := &call{done: make(chan struct{}), touch: t}
 	c.one[0] = cmd
 	c.commands = c.one[:]
 	return f.wait(ctx, c)
@@ -110,14 +123,17 @@ func (f *flusher) run() {
 			return
 		}
 		err := f.flush(batch)
-		finish(batch, nil)
+		finish(batch)
 		for err != nil {
 			// Whoever queued behind a dead connection would wait for the next
 			// timeout as well, one flush after the other: they fail together.
 			if batch = f.drain(batch[:0]); len(batch) == 0 {
 				break
 			}
-			finish(batch, err)
+			for _, c := range batch {
+				c.err = err
+			}
+			finish(batch)
 		}
 		clear(batch[:cap(batch)])
 	}
@@ -151,9 +167,8 @@ func (f *flusher) drain(into []*call) []*call {
 	return into
 }
 
-func finish(batch []*call, err error) {
+func finish(batch []*call) {
 	for _, c := range batch {
-		c.err = err
 		close(c.done)
 	}
 }
@@ -167,6 +182,11 @@ func (f *flusher) flush(batch []*call) error {
 	ctx := context.Background()
 	p := f.client.Pipeline()
 	seen := f.watch(ctx, p)
+	if touches := f.touches(ctx, batch); touches != nil {
+		n := len(batch)
+		batch = append(batch, touches)
+		defer func() { share(touches, batch[:n]) }()
+	}
 	for _, c := range batch {
 		for _, cmd := range c.commands {
 			_ = p.Process(ctx, cmd.Cmd)
@@ -180,6 +200,29 @@ func (f *flusher) flush(batch []*call) error {
 	f.again(ctx, batch)
 	seen()
 	return lost(batch)
+}
+
+// touches makes one call of all the touches in batch, or nil.
+func (f *flusher) touches(ctx context.Context, batch []*call) *call {
+	args := []string{f.idle, "GT"}
+	for _, c := range batch {
+		if c.touch.session != "" {
+			args = append(args, signed(c.touch.idle), c.touch.session)
+		}
+	}
+	if len(args) == 2 {
+		return nil
+	}
+	return &call{commands: []command{dueSetScript.eval(ctx, 1, args...)}}
+}
+
+// share gives the result of touches to those that had one.
+func share(touches *call, batch []*call) {
+	for _, c := range batch {
+		if c.touch.session != "" {
+			c.err = touches.commands[0].Err()
+		}
+	}
 }
 
 // again repeats, with the whole script in place of its hash, the commands that

@@ -264,3 +264,13 @@ func TestFullRedisIsUnavailable(t *testing.T) {
 	_, err := s.Enter(t.Context(), job("s", "j", 1), long)
 	require.ErrorIs(t, err, ErrUnavailable)
 }
+
+// counter is a spy that keeps nothing.
+type counter struct{ spy }
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.flushes.Add(1)
+		return next(ctx, cmds)
+	}
+}

@@ -134,10 +134,14 @@ func needServer(t testing.TB) {
 	}
 }
 
-// soon waits until ok holds.
+// soon waits until ok holds. It asks in the test's own goroutine, so that ok may
+// end the test.
 func soon(t testing.TB, ok func() bool, why string) {
 	t.Helper()
-	require.Eventually(t, ok, 10*time.Second, 2*time.Millisecond, why)
+	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+		require.True(t, time.Now().Before(deadline), why)
+		time.Sleep(2 * time.Millisecond)
+	}
 }
 
 func job(session, id string, origin uint64) Entry {

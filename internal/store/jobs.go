@@ -50,6 +50,7 @@ func (f JobFilter) Match(v JobView) bool {
 const (
 	jobStep   = 200    // job views read in one call
 	jobBudget = 20_000 // job views walked for one page
+	trimEvery = 16     // puts, of which one keeps the list at its cap; it takes up to 64 out
 )
 
 var jobPutScript = newScript("job_put")
@@ -61,9 +62,15 @@ func (s *Store) PutJob(ctx context.Context, v JobView) error {
 	if err != nil {
 		return fmt.Errorf("put job %s: %w", v.Job, err)
 	}
+	now, limit := time.Now(), ""
+	if s.puts.Add(1)%trimEvery == 1 {
+		limit = strconv.Itoa(s.opts.jobCap)
+	}
+	// The time is this worker's: it only says which views are a day old.
 	return wrap("put job "+v.Job, s.flush.do1(ctx, jobPutScript.eval(ctx, 3,
 		s.keys.view(), s.keys.order(), s.keys.jobsOf(v.Session),
-		v.Session, v.Job, v.Seq, v.Origin, body, s.opts.jobCap, ms(s.opts.jobTTL), s.keys.jobsOf(""))))
+		v.Session, v.Job, strconv.FormatUint(v.Seq, 10), strconv.FormatInt(now.UnixMilli(), 10), strconv.FormatUint(v.Origin, 10),
+		string(body), limit, strconv.FormatInt(now.Add(-s.opts.jobTTL).UnixMilli(), 10), s.keys.jobsOf(""))))
 }
 
 // Job returns a job's view, or ErrNotFound.

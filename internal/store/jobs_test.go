@@ -98,7 +98,7 @@ func walkJobs(t *testing.T, s *Store, f JobFilter, limit int) []string {
 func TestJobsAreCapped(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		s.opts.jobCap = 10
-		for i := range 50 {
+		for i := range 4*trimEvery + 1 {
 			require.NoError(t, s.PutJob(t.Context(), JobView{Session: "s", Job: fmt.Sprintf("j%d", i), Seq: 1, Origin: uint64(i)}))
 		}
 		require.Len(t, walkJobs(t, s, JobFilter{}, 100), 10)
@@ -121,11 +121,11 @@ func TestOldJobsGo(t *testing.T) {
 		}
 		soon(t, func() bool { _, err := s.Job(t.Context(), "s", "j4"); return err != nil }, "it stays")
 		require.Empty(t, walkJobs(t, s, JobFilter{}, 10))
-		for i := range 3 {
+		for i := range trimEvery {
 			require.NoError(t, s.PutJob(t.Context(), JobView{Session: "s", Job: fmt.Sprintf("n%d", i), Seq: 1, Origin: uint64(10 + i)}))
 		}
 		n, err := s.client.HLen(t.Context(), s.keys.view()).Result()
 		require.NoError(t, err)
-		require.LessOrEqual(t, n, int64(3), "old ones are still stored")
+		require.LessOrEqual(t, n, int64(trimEvery), "old ones are still stored")
 	})
 }

@@ -13,7 +13,7 @@ import (
 // and only those may meet in a script.
 //
 //	sandjet:{<session>}:rec     string  "<seq> <record>"; destroyed ones expire
-//	sandjet:{<session>}:lane    zset    exclusive job -> origin sequence
+//	sandjet:{<session>}:lane    zset    exclusive job that waits -> origin sequence
 //	sandjet:{<session>}:jobs    hash    job -> "<busy until> <hold until> <holder>"; "@" -> who has the turn
 //	sandjet:{<session>}:pause   string  job that pauses the session; expires
 //	sandjet:{<session>}:idle    string  for people: its TTL is the time to the pause
@@ -30,13 +30,21 @@ type keys struct{ prefix string }
 
 func newKeys(ns wire.Namespace) keys { return keys{ns.Key() + ":"} }
 
-func (k keys) ofSession(session, what string) string { return k.prefix + "{" + session + "}:" + what }
+// ofSession is the keys of one session.
+type ofSession struct{ rec, lane, jobs, pause, idle string }
 
-func (k keys) record(session string) string { return k.ofSession(session, "rec") }
-func (k keys) lane(session string) string   { return k.ofSession(session, "lane") }
-func (k keys) jobs(session string) string   { return k.ofSession(session, "jobs") }
-func (k keys) pause(session string) string  { return k.ofSession(session, "pause") }
-func (k keys) idle(session string) string   { return k.ofSession(session, "idle") }
+// session builds the keys of a session, all in one string.
+func (k keys) session(id string) ofSession {
+	base := k.prefix + "{" + id + "}:"
+	all := base + "rec" + base + "lane" + base + "jobs" + base + "pause" + base + "idle"
+	cut := func(n int) (key string) {
+		key, all = all[:len(base)+n], all[len(base)+n:]
+		return key
+	}
+	return ofSession{rec: cut(3), lane: cut(4), jobs: cut(4), pause: cut(5), idle: cut(4)}
+}
+
+func (k keys) record(session string) string { return k.prefix + "{" + session + "}:rec" }
 
 func (k keys) due(kind Deadline) string     { return k.prefix + "{g}:due:" + string(kind) }
 func (k keys) slots() string                { return k.prefix + "{g}:slots" }

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-
+	"strconv"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/session"
@@ -72,9 +72,9 @@ var (
 // The turn goes to the lowest Origin in the lane when nobody has it, and stays
 // until Leave, Park, or the end of the hold.
 func (s *Store) Enter(ctx context.Context, e Entry, lease time.Duration) (Admission, error) {
-	cmd := enterScript.eval(ctx, 5,
-		s.keys.lane(e.Session), s.keys.jobs(e.Session), s.keys.record(e.Session), s.keys.pause(e.Session), s.keys.idle(e.Session),
-		e.Job, e.Origin, flag(e.Exclusive), ms(lease), ms(s.opts.hold), e.Holder)
+	k := s.keys.session(e.Session)
+	cmd := enterScript.eval(ctx, 5, k.lane, k.jobs, k.rec, k.pause, k.idle,
+		e.Job, origin(e), flag(e.Exclusive), ms(lease), ms(s.opts.hold), e.Holder)
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return Admission{}, wrap("enter session "+e.Session, err)
 	}
@@ -96,9 +96,11 @@ func (s *Store) Enter(ctx context.Context, e Entry, lease time.Duration) (Admiss
 // is made again. An entry that another live delivery holds is left alone.
 func (s *Store) Renew(ctx context.Context, entries []Entry, lease time.Duration) error {
 	cmds := make([]command, len(entries))
+	leaseMS, holdMS := ms(lease), ms(s.opts.hold)
 	for i, e := range entries {
-		cmds[i] = renewScript.eval(ctx, 2, s.keys.lane(e.Session), s.keys.jobs(e.Session),
-			e.Job, e.Origin, flag(e.Exclusive), ms(lease), ms(s.opts.hold), e.Holder, flag(e.Running))
+		k := s.keys.session(e.Session)
+		cmds[i] = renewScript.eval(ctx, 2, k.lane, k.jobs,
+			e.Job, origin(e), flag(e.Exclusive), leaseMS, holdMS, e.Holder, flag(e.Running))
 	}
 	if len(cmds) == 0 {
 		return nil
@@ -110,16 +112,17 @@ func (s *Store) Renew(ctx context.Context, entries []Entry, lease time.Duration)
 // if nobody has it: the caller wakes it. With idle > 0 the session's idle
 // deadline moves to at least that far from now.
 func (s *Store) Leave(ctx context.Context, e Entry, idle time.Duration) (next string, err error) {
-	cmds := make([]command, 1, 2)
-	cmds[0] = leaveScript.eval(ctx, 3, s.keys.lane(e.Session), s.keys.jobs(e.Session), s.keys.idle(e.Session),
-		e.Job, e.Holder, optional(idle))
+	k := s.keys.session(e.Session)
+	cmd := leaveScript.eval(ctx, 3, k.lane, k.jobs, k.idle, e.Job, e.Holder, optional(idle))
 	if idle > 0 {
-		cmds = append(cmds, s.setDue(ctx, Idle, idle, e.Session))
+		err = s.flush.touch(ctx, cmd, touch{e.Session, idle})
+	} else {
+		err = s.flush.do1(ctx, cmd)
 	}
-	if err := s.flush.do(ctx, cmds...); err != nil {
+	if err != nil {
 		return "", wrap("leave session "+e.Session, err)
 	}
-	return text(cmds[0].Val()), nil
+	return text(cmd.Val()), nil
 }
 
 // Park says that a job waits and nobody holds it until about for from now, as
@@ -127,8 +130,8 @@ func (s *Store) Leave(ctx context.Context, e Entry, idle time.Duration) (next st
 // back; an exclusive one keeps its place in the lane for that time and the hold
 // after it. next is as with Leave.
 func (s *Store) Park(ctx context.Context, e Entry, d time.Duration) (next string, err error) {
-	cmd := parkScript.eval(ctx, 2, s.keys.lane(e.Session), s.keys.jobs(e.Session),
-		e.Job, e.Origin, flag(e.Exclusive), ms(d)+ms(s.opts.hold), e.Holder)
+	k := s.keys.session(e.Session)
+	cmd := parkScript.eval(ctx, 2, k.lane, k.jobs, e.Job, origin(e), flag(e.Exclusive), ms(d+s.opts.hold), e.Holder)
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return "", wrap("park in session "+e.Session, err)
 	}
@@ -138,25 +141,28 @@ func (s *Store) Park(ctx context.Context, e Entry, d time.Duration) (next string
 // Busy returns the jobs of a session that a live worker holds, exclusive or
 // not, and the length of its lane.
 func (s *Store) Busy(ctx context.Context, id string) (jobs []string, queued int, err error) {
-	cmd := busyScript.eval(ctx, 2, s.keys.lane(id), s.keys.jobs(id))
+	k := s.keys.session(id)
+	cmd := busyScript.eval(ctx, 2, k.lane, k.jobs)
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return nil, 0, wrap("look into session "+id, err)
 	}
 	out := reply(cmd)
-	return out.texts(2), int(out.int(0)), nil
+	return out.texts(1), int(out.int(0)), nil
 }
 
-func flag(b bool) int {
+func origin(e Entry) string { return strconv.FormatUint(e.Origin, 10) }
+
+func flag(b bool) string {
 	if b {
-		return 1
+		return "1"
 	}
-	return 0
+	return "0"
 }
 
 // optional is ms with 0 for none.
-func optional(d time.Duration) int64 {
+func optional(d time.Duration) string {
 	if d <= 0 {
-		return 0
+		return "0"
 	}
 	return ms(d)
 }

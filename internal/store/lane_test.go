@@ -108,9 +108,9 @@ func TestLaneLeavesNothingBehind(t *testing.T) {
 		s.opts.hold = time.Millisecond
 		enter(t, s, job("s", "j", 1), time.Millisecond)
 		soon(t, func() bool {
-			n, err := s.client.Exists(t.Context(), s.keys.lane("s")).Result()
+			n, err := s.client.Exists(t.Context(), s.keys.session("s").lane).Result()
 			require.NoError(t, err)
-			m, err := s.client.Exists(t.Context(), s.keys.jobs("s")).Result()
+			m, err := s.client.Exists(t.Context(), s.keys.session("s").jobs).Result()
 			require.NoError(t, err)
 			return n+m == 0
 		}, "the keys of a session nobody looks at stay")
@@ -194,7 +194,7 @@ func TestEnterBringsTheRecord(t *testing.T) {
 func TestLeaveSetsIdle(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ttl := func() time.Duration {
-			d, err := s.client.PTTL(t.Context(), s.keys.idle("s")).Result()
+			d, err := s.client.PTTL(t.Context(), s.keys.session("s").idle).Result()
 			require.NoError(t, err)
 			return d
 		}

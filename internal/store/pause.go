@@ -18,7 +18,8 @@ var (
 // gives the same answer and extends the mark. Without a Job in e every job
 // stands in the way.
 func (s *Store) BeginPause(ctx context.Context, e Entry, ttl time.Duration) (ok bool, err error) {
-	cmd := pauseBeginScript.eval(ctx, 3, s.keys.lane(e.Session), s.keys.jobs(e.Session), s.keys.pause(e.Session), marker(e), ms(ttl))
+	k := s.keys.session(e.Session)
+	cmd := pauseBeginScript.eval(ctx, 3, k.lane, k.jobs, k.pause, marker(e), ms(ttl))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return false, wrap("begin pause of session "+e.Session, err)
 	}
@@ -29,7 +30,7 @@ func (s *Store) BeginPause(ctx context.Context, e Entry, ttl time.Duration) (ok 
 // ttl does not take away the mark of the next. The caller wakes who waits.
 func (s *Store) EndPause(ctx context.Context, e Entry) error {
 	return wrap("end pause of session "+e.Session,
-		s.flush.do1(ctx, pauseEndScript.eval(ctx, 1, s.keys.pause(e.Session), marker(e))))
+		s.flush.do1(ctx, pauseEndScript.eval(ctx, 1, s.keys.session(e.Session).pause, marker(e))))
 }
 
 // marker is what the mark says of who pauses. "@" is no job's id.

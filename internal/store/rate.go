@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) TakeRate(ctx context.Context, name string, perSecond float64, bu
 		return 0, fmt.Errorf("rate %s: %g per second with a burst of %d: want both above 0", name, perSecond, burst)
 	}
 	step := max(int64(1e6/perSecond), 1)
-	cmd := rateScript.eval(ctx, 1, s.keys.rate(name), step, burst)
+	cmd := rateScript.eval(ctx, 1, s.keys.rate(name), strconv.FormatInt(step, 10), strconv.Itoa(burst))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return 0, wrap("take rate "+name, err)
 	}

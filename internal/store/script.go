@@ -55,11 +55,23 @@ type command struct {
 	script *script
 }
 
-// eval builds the command that runs s. The first keys of args are KEYS.
-func (s *script) eval(ctx context.Context, keys int, args ...any) command {
-	all := make([]any, 3, 3+len(args))
-	all[0], all[1], all[2] = "evalsha", s.sha, keys
-	all = append(all, args...)
+// eval builds the command that runs s. The first keys of args are KEYS. The
+// command is made a few times a job, so its arguments lie in one piece of memory.
+func (s *script) eval(ctx context.Context, keys int, args ...string) command {
+	line := &struct {
+		text [14]string
+		args [17]any
+	}{}
+	text, all := line.text[:], line.args[:]
+	if len(args) > len(text) {
+		text, all = make([]string, len(args)), make([]any, 3+len(args))
+	}
+	all = all[:3+len(args)]
+	all[0], all[1], all[2] = "evalsha", &s.sha, keys
+	copy(text, args)
+	for i := range args {
+		all[3+i] = &text[i]
+	}
 	cmd := redis.NewCmd(ctx, all...)
 	cmd.SetFirstKeyPos(3)
 	return command{cmd, s}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,12 +20,12 @@ func (s *Store) PutSession(ctx context.Context, rec session.Record, seq uint64) 
 	if err != nil {
 		return fmt.Errorf("put session %s: %w", rec.Session, err)
 	}
-	var ttl int64
+	ttl := "0"
 	if rec.State == session.Destroyed {
 		ttl = ms(s.opts.forget)
 	}
 	return wrap("put session "+rec.Session,
-		s.flush.do1(ctx, sessionPutScript.eval(ctx, 1, s.keys.record(rec.Session), seq, body, ttl)))
+		s.flush.do1(ctx, sessionPutScript.eval(ctx, 1, s.keys.record(rec.Session), strconv.FormatUint(seq, 10), string(body), ttl)))
 }
 
 // Session returns a session's record and its stream sequence, or ErrNotFound.
@@ -43,7 +44,7 @@ func (s *Store) Session(ctx context.Context, id string) (session.Record, uint64,
 // of its jobs and its slot stay: they end by themselves.
 func (s *Store) DropSession(ctx context.Context, id string) error {
 	return wrap("drop session "+id, s.flush.do(ctx,
-		plain(ctx, "del", s.keys.record(id), s.keys.idle(id)),
+		plain(ctx, "del", s.keys.record(id), s.keys.session(id).idle),
 		plain(ctx, "zrem", s.keys.due(Idle), id),
 		plain(ctx, "zrem", s.keys.due(Stale), id),
 		plain(ctx, "zrem", s.keys.due(Transition), id),

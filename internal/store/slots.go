@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -19,7 +20,7 @@ var (
 // AcquireSlot takes a slot for a session unless limit are in use. A session that
 // has one keeps it, and extends its lease. used counts after the call.
 func (s *Store) AcquireSlot(ctx context.Context, session string, limit int, lease time.Duration) (ok bool, used int, err error) {
-	cmd := slotTakeScript.eval(ctx, 1, s.keys.slots(), session, limit, ms(lease))
+	cmd := slotTakeScript.eval(ctx, 1, s.keys.slots(), session, strconv.Itoa(limit), ms(lease))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return false, 0, wrap("acquire slot", err)
 	}
@@ -33,10 +34,9 @@ func (s *Store) RenewSlot(ctx context.Context, lease time.Duration, sessions ...
 	if len(sessions) == 0 {
 		return nil
 	}
-	args := make([]any, 3, 3+len(sessions))
-	args[0], args[1], args[2] = s.keys.slots(), ms(lease), ""
+	args := []string{s.keys.slots(), "CH"}
 	for _, id := range sessions {
-		args = append(args, id)
+		args = append(args, ms(lease), id)
 	}
 	return wrap("renew slots", s.flush.do1(ctx, dueSetScript.eval(ctx, 1, args...)))
 }

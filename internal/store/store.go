@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,7 @@ type Store struct {
 	flush    *flusher
 	opts     options
 	life     life
+	puts     atomic.Uint64 // of job views
 	warnings []string
 }
 
@@ -75,7 +77,7 @@ func Open(ctx context.Context, url string, ns wire.Namespace, opts ...Option) (*
 		_ = client.Close()
 		return nil, err
 	}
-	s.flush = newFlusher(client, s.opts.queue, s.opts.batch, s.watch)
+	s.flush = newFlusher(client, s.opts.queue, s.opts.batch, s.keys.due(Idle), s.watch)
 	return s, nil
 }
 
@@ -137,4 +139,4 @@ func (s *Store) Close() error {
 }
 
 // ms is a duration as Redis takes it: whole milliseconds, at least one.
-func ms(d time.Duration) int64 { return max(d.Milliseconds(), 1) }
+func ms(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -97,6 +98,15 @@ func cluster(u *url.URL) (redis.UniversalClient, error) {
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false // a replica may be behind
 	return redis.NewClusterClient(o), nil
 }
+
+// silent takes what the client would print on its own to standard error: the
+// errors reach the callers anyway.
+type silent struct{}
+
+// Printf prints nothing.
+func (silent) Printf(context.Context, string, ...any) {}
+
+func init() { redis.SetLogger(silent{}) }
 
 // defaults sets those durations that the URL left out.
 func defaults(ds ...*time.Duration) {

@@ -1,28 +1,27 @@
 -- lane.lua: what the scripts of a lane share.
--- KEYS[1] lane: zset, exclusive job -> origin sequence
+-- KEYS[1] lane: zset, exclusive job that waits -> origin sequence; the one that has the turn is not in it
 -- KEYS[2] jobs: hash, job -> "<busy until ms> <hold until ms> <holder>", "@" -> the job that has the turn
 local lane, jobs = KEYS[1], KEYS[2]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- entry reads a job's entry: busy until, hold until, holder; nil if it has none.
-local function entry(job)
-  local v = redis.call('HGET', jobs, job)
+-- parse reads an entry: busy until, hold until, holder; nil for none.
+local function parse(v)
   if not v then return nil end
   local busy, hold, holder = string.match(v, '^(%d+) (%d+) (.*)$')
   return tonumber(busy), tonumber(hold), holder
 end
 
-local function put(job, busy, hold, holder)
-  redis.call('HSET', jobs, job, string.format('%.0f %.0f ', busy, hold) .. holder)
+local function value(busy, hold, holder)
+  return string.format('%.0f %.0f ', busy, hold) .. holder
 end
 
-local function drop(job)
-  redis.call('ZREM', lane, job)
-  redis.call('HDEL', jobs, job)
+-- foreign reports whether an entry is that of another delivery than holder's.
+local function foreign(theirs, holder)
+  return theirs and theirs ~= '' and holder ~= '' and theirs ~= holder
 end
 
--- keep makes the keys outlive hold: when the last entry has run out, they go.
+-- keep makes a key outlive hold: when the last entry has run out, it goes.
 local function keep(key, hold)
   if redis.call('PTTL', key) < hold - now then redis.call('PEXPIRE', key, string.format('%.0f', 2 * (hold - now))) end
 end
@@ -32,10 +31,9 @@ end
 local function turn()
   local job = redis.call('HGET', jobs, '@')
   if not job then return false end
-  local busy, hold = entry(job)
+  local busy, hold = parse(redis.call('HGET', jobs, job))
   if busy and hold > now then return job, busy end
-  drop(job)
-  redis.call('HDEL', jobs, '@')
+  redis.call('HDEL', jobs, '@', job)
   return false
 end
 
@@ -45,9 +43,10 @@ local function head()
   while true do
     local job = redis.call('ZRANGE', lane, 0, 0)[1]
     if not job then return false end
-    local busy, hold = entry(job)
+    local busy, hold = parse(redis.call('HGET', jobs, job))
     if busy and hold > now then return job, busy end
-    drop(job)
+    redis.call('ZREM', lane, job)
+    redis.call('HDEL', jobs, job)
   end
 end
 

@@ -8,11 +8,9 @@ local mark = redis.call('GET', KEYS[3])
 if mark and mark ~= ARGV[1] then return 0 end
 local all = redis.call('HGETALL', jobs)
 for i = 1, #all, 2 do
-  local job = all[i]
-  if job ~= '@' and job ~= ARGV[1] then
-    local hold = string.match(all[i + 1], '^%d+ (%d+) ')
-    if tonumber(hold) > now then return 0 end
-    drop(job)
+  if all[i] ~= '@' and all[i] ~= ARGV[1] then
+    local _, hold = parse(all[i + 1])
+    if hold > now then return 0 end
   end
 end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
