@@ -53,6 +53,10 @@ func (d *Delivery) GiveBack(delay time.Duration) error {
 	return d.answer([]byte(`-NAK {"delay": ` + strconv.FormatInt(int64(delay), 10) + `}`))
 }
 
+// Abandon lets go of the message without a word to the server: it has another
+// holder, whose delivery a late answer of this one would disturb.
+func (d *Delivery) Abandon() { d.settled.Store(true) }
+
 // InProgress tells the server that the job is alive, which renews AckWait. It is
 // meant for a Wheel. After the delivery is settled it does nothing.
 func (d *Delivery) InProgress() error {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,9 +28,8 @@ func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
 		out.Class, out.Reason, out.Pointer = string(v.class), v.reason, v.pointer
 		switch {
 		case errors.Is(err, events.ErrLost):
-			// Not ours any more: the next worker has the message too.
 			h.log.Warn("claim lost", "attempt", h.attempt)
-			return false, nil
+			return false, h.yield()
 		case errors.Is(err, errStopping):
 			return false, h.interrupt()
 		}
@@ -73,6 +73,9 @@ func (h *hold) retryAsked(out events.Outcome) bool {
 func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	ctx, done := h.w.parting(h.ctx)
 	defer done()
+	if err := h.account(ctx, &out); err != nil {
+		return h.giveUp(err)
+	}
 	out.Attempts = h.attempt
 	out.DurationMS = time.Since(h.since()).Milliseconds()
 	if decision.Fate == jobs.Die {
@@ -88,7 +91,7 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	}
 	if err := h.claim.End(ctx, events.Kind(decision.Fate), out); err != nil {
 		if errors.Is(err, events.ErrLost) {
-			return nil
+			return h.yield()
 		}
 		return h.giveUp(fmt.Errorf("write the terminal event: %w", err))
 	}
@@ -107,10 +110,45 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	return h.bury(ctx)
 }
 
+// yield leaves the job to who holds it now. Not a word about the message: that
+// worker has it too, and acks are not fenced.
+func (h *hold) yield() error {
+	h.d.Abandon()
+	return nil
+}
+
 // giveUp hands the message back when the end could not be written: the job
 // comes again and finds itself where it is.
 func (h *hold) giveUp(err error) error {
 	return errors.Join(err, h.d.GiveBack(5*time.Second))
+}
+
+// account fills in what a command has written, where the attempt itself could
+// not: the outcome says what subscribers got, however the job ended.
+func (h *hold) account(ctx context.Context, out *events.Outcome) error {
+	if h.d.Kind != jobs.TaskRun || out.StdoutSHA256 != "" {
+		return nil
+	}
+	past, err := h.w.facts.History(ctx, h.key)
+	if err != nil {
+		return fmt.Errorf("account for the output: %w", err)
+	}
+	for _, o := range []struct {
+		kind  events.Kind
+		bytes int64
+		n     *int64
+		sum   *string
+	}{
+		{events.Stdout, past.Stdout.Offset, &out.StdoutBytes, &out.StdoutSHA256},
+		{events.Stderr, past.Stderr.Offset, &out.StderrBytes, &out.StderrSHA256},
+	} {
+		sum, err := h.w.facts.Sum(ctx, h.key, o.kind, o.bytes)
+		if err != nil {
+			return fmt.Errorf("account for the output: %w", err)
+		}
+		*o.n, *o.sum = o.bytes, hex.EncodeToString(sum.Sum(nil))
+	}
+	return nil
 }
 
 // since is when the attempt's work began, in whoever's hands.
@@ -129,7 +167,7 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 	where := jobs.HoldFor(decision.Delay)
 	if err := h.tellLater(ctx, decision, out, where); err != nil {
 		if errors.Is(err, events.ErrLost) {
-			return false, nil
+			return false, h.yield()
 		}
 		return false, h.giveUp(err)
 	}
@@ -142,7 +180,7 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 			return false, h.interrupt()
 		}
 		if errors.Is(err, events.ErrLost) {
-			return false, nil
+			return false, h.yield()
 		}
 		return false, h.giveUp(err)
 	}
@@ -192,7 +230,7 @@ func (h *hold) interrupt() error {
 	defer done()
 	if err := h.claim.Publish(ctx, events.KindInterrupted, events.Interrupted{Worker: h.w.cfg.Name, Reason: errStopping.Error()}); err != nil {
 		if errors.Is(err, events.ErrLost) {
-			return nil
+			return h.yield()
 		}
 		h.log.Warn("interrupted event not written", "err", err)
 	}

@@ -103,8 +103,5 @@ func (w *Worker) stale(ctx context.Context, d store.Due) error {
 // ask publishes a job of the worker's own.
 func (w *Worker) ask(ctx context.Context, kind jobs.Kind, p jobs.Payload) error {
 	_, err := w.publisher.Publish(ctx, kind, p, jobs.PublishOptions{})
-	if errors.Is(err, jobs.ErrDuplicate) {
-		return nil
-	}
 	return err
 }

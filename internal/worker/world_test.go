@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -168,7 +169,9 @@ func (r *running) Stop() {
 // publish puts a job into the queue.
 func (w *world) publish(kind jobs.Kind, p jobs.Payload) events.Job {
 	w.t.Helper()
-	got, err := w.jobs.Publish(w.t.Context(), kind, p, jobs.PublishOptions{})
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	got, err := w.jobs.Publish(ctx, kind, p, jobs.PublishOptions{})
 	require.NoError(w.t, err)
 	return events.Job{Session: got.Session, ID: got.Job}
 }
@@ -252,4 +255,42 @@ func ids(prefix string, n int) []string {
 		out = append(out, fmt.Sprintf("%s%d", prefix, i))
 	}
 	return out
+}
+
+// pauseAtE2B pauses a sandbox behind the workers' back.
+func (w *world) pauseAtE2B(id string) error {
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.e2b.URL()+"/sandboxes/"+id+"/pause", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-API-KEY", w.e2b.APIKey())
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("pause: %s", res.Status)
+	}
+	return nil
+}
+
+// cut resets the next n answers of an operation in the middle.
+func (w *world) cut(op string, n int) {
+	for i := range n {
+		w.e2b.Faults().Add(local.Fault{Op: op, Skip: 0, Count: 1, Action: local.CutAfter{Bytes: int64(2000 * (i + 1))}})
+	}
+}
+
+// restartNATS stops the server and starts another one on the same files.
+func (w *world) restartNATS() {
+	w.t.Helper()
+	addr := w.nats.Addr().String()
+	w.nats.Shutdown()
+	w.nats.WaitForShutdown()
+	s, err := stack.StartNATS(stack.NATSOptions{Addr: addr, StoreDir: w.dir + "/nats"})
+	require.NoError(w.t, err)
+	w.nats = s
+	w.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	require.Eventually(w.t, w.nc.IsConnected, 30*time.Second, 20*time.Millisecond)
 }

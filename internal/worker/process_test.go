@@ -1,0 +1,110 @@
+package worker_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// workerBinary is the real worker, built once for all tests.
+var workerBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sandjet-worker")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "worker")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/sandjet/sandjet/cmd/worker").CombinedOutput()
+	if err != nil {
+		return "", &buildError{string(out), err}
+	}
+	return bin, nil
+})
+
+type buildError struct {
+	out string
+	err error
+}
+
+func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, err := workerBinary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+// process is a worker in a process of its own, so that it can be killed.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// spawn starts a worker process and waits until it takes jobs.
+func (w *world) spawn(name string, env ...string) *process {
+	w.t.Helper()
+	bin, err := workerBinary()
+	require.NoError(w.t, err)
+	cmd := exec.Command(bin)
+	cmd.Env = []string{"WORKER_NAME=" + name, "LOG_FORMAT=json", "LOG_LEVEL=debug", "HOME=" + w.dir}
+	for k, v := range w.env() {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := cmd.StderrPipe()
+	require.NoError(w.t, err)
+	require.NoError(w.t, cmd.Start())
+	p := &process{t: w.t, cmd: cmd, done: make(chan struct{})}
+	ready := make(chan struct{})
+	go func() {
+		defer close(p.done)
+		var once sync.Once
+		sc := bufio.NewScanner(stderr)
+		sc.Buffer(nil, 1<<20)
+		for sc.Scan() {
+			w.log.Debug(sc.Text(), "process", name)
+			if strings.Contains(sc.Text(), "worker takes jobs") {
+				once.Do(func() { close(ready) })
+			}
+		}
+		_ = cmd.Wait()
+	}()
+	w.t.Cleanup(p.Kill)
+	select {
+	case <-ready:
+	case <-p.done:
+		w.t.Fatalf("worker %s ended at once: %s", name, cmd.ProcessState)
+	case <-time.After(60 * time.Second):
+		w.t.Fatalf("worker %s not ready", name)
+	}
+	return p
+}
+
+// Kill ends the process as a crash would.
+func (p *process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Signal sends a signal.
+func (p *process) Signal(s syscall.Signal) { require.NoError(p.t, p.cmd.Process.Signal(s)) }
+
+// Wait waits until the process has ended by itself.
+func (p *process) Wait() {
+	select {
+	case <-p.done:
+	case <-time.After(60 * time.Second):
+		p.t.Fatal("worker process did not end")
+	}
+}
