@@ -113,8 +113,9 @@ func (f *Faults) Count(op string) int {
 	return n
 }
 
-// Started says how many processes were started whose command line contains
-// part.
+// Started says how many processes were started whose command line, program and
+// arguments with a blank between them, contains part. It remembers the last
+// thousands only.
 func (f *Faults) Started(part string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,10 +128,21 @@ func (f *Faults) Started(part string) int {
 	return n
 }
 
+// What is remembered of the commands that were started, so that a server may
+// run for weeks: the last so many, each cut at so many bytes.
+const (
+	maxStarted = 10_000
+	maxLine    = 4 << 10
+)
+
 func (f *Faults) noteStart(argv []string) {
+	line := strings.Join(argv, " ")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.started = append(f.started, strings.Join(argv, " "))
+	if len(f.started) == maxStarted {
+		f.started = slices.Delete(f.started, 0, maxStarted/2)
+	}
+	f.started = append(f.started, strings.Clone(line[:min(len(line), maxLine)]))
 }
 
 // take counts a call and returns the fault that meets it, or nil. The first

@@ -48,7 +48,7 @@ func getFile(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	if encoding == "gzip" {
+	if encoding == "gzip" && st.Size() > 0 { // SDKs know an empty file by its Content-Length
 		serveGzip(w, f, name, st.ModTime())
 		return
 	}

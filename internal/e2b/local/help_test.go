@@ -41,6 +41,18 @@ func need(t *testing.T, tool string) {
 	}
 }
 
+// eachLevel runs a test on a server of each level of isolation.
+func eachLevel(t *testing.T, f func(c *client)) {
+	t.Helper()
+	t.Parallel()
+	for _, level := range levels(t) {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			f(newClient(t, start(t, Config{Isolation: level})))
+		})
+	}
+}
+
 // levels are those that this machine allows.
 func levels(t *testing.T) []Isolation {
 	t.Helper()

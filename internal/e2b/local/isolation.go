@@ -19,7 +19,9 @@ func chooseIsolation(want Isolation, users accounts) (Isolation, error) {
 			}
 		}
 		return None, nil
-	case Strong, Basic, None:
+	case None: // always possible
+		return None, nil
+	case Strong, Basic:
 		if err := tryIsolation(want, users); err != nil {
 			return "", fmt.Errorf("isolation %s: %w", want, err)
 		}
@@ -39,7 +41,7 @@ func tryIsolation(level Isolation, users accounts) error {
 	if err := os.Mkdir(dir+"/root", 0o755); err != nil {
 		return err
 	}
-	j, err := startJail(level, "probe", dir, users)
+	j, err := startJail(level, newID(), dir, users)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ type jail struct {
 	cmd    *exec.Cmd
 	init   *pidfd        // pid 1 of the jail; with None, the holder
 	done   chan struct{} // closed when the jail is no more
+
+	stopped map[int]bool // with None, what freeze stopped
 }
 
 // hold is the shell's script: say the pid, then live until the server goes.
@@ -127,7 +129,7 @@ func (j *jail) watch() {
 // kill ends every process of the jail and waits until they are gone.
 func (j *jail) kill() {
 	if j.level == None {
-		j.killPlain()
+		_ = j.signalPlain(syscall.SIGKILL)
 	}
 	_ = j.init.signal(syscall.SIGKILL)
 	<-j.done
@@ -139,21 +141,21 @@ func (j *jail) kill() {
 }
 
 // freeze stops every process of the jail, thaw lets them go on.
-func (j *jail) freeze(ctx context.Context) error { return j.signalAll(ctx, "STOP") }
+func (j *jail) freeze(ctx context.Context) error { return j.signalAll(ctx, syscall.SIGSTOP) }
 
-func (j *jail) thaw(ctx context.Context) error { return j.signalAll(ctx, "CONT") }
+func (j *jail) thaw(ctx context.Context) error { return j.signalAll(ctx, syscall.SIGCONT) }
 
 // signalAll reaches all processes in one step: from inside the pid namespace,
 // -1 is everyone but pid 1 and the sender, and none can fork away.
-func (j *jail) signalAll(ctx context.Context, sig string) error {
+func (j *jail) signalAll(ctx context.Context, sig syscall.Signal) error {
 	if j.level == None {
 		return j.signalPlain(sig)
 	}
 	su, _ := j.users.byName("root")
-	args := append(j.nsenter(su, "--user", "--pid"), "/bin/sh", "-c", "kill -"+sig+" -1")
+	args := append(j.nsenter(su, "--user", "--pid"), "/bin/sh", "-c", "kill -"+strconv.Itoa(int(sig))+" -1")
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("signal %s to sandbox %s: %w: %s", sig, j.id, err, out)
+		return fmt.Errorf("signal %d to sandbox %s: %w: %s", sig, j.id, err, out)
 	}
 	return nil
 }

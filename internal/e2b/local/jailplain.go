@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,26 +12,39 @@ import (
 )
 
 // signalPlain signals the processes of a jail without namespaces, in rounds
-// until no new one turns up: they may fork meanwhile.
-func (j *jail) signalPlain(sig string) error {
-	num := map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "KILL": syscall.SIGKILL}[sig]
+// until no new one turns up: they may fork meanwhile. What was stopped is
+// remembered, because it may have lost its mark on the way.
+func (j *jail) signalPlain(sig syscall.Signal) error {
 	seen := make(map[int]bool)
-	for fresh := true; fresh; {
-		fresh = false
+	send := func(pid int) error {
+		if seen[pid] {
+			return nil
+		}
+		seen[pid] = true
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("signal %d to %d: %w", sig, pid, err)
+		}
+		return nil
+	}
+	for pid := range j.stopped {
+		if err := send(pid); err != nil {
+			return err
+		}
+	}
+	for before := -1; before < len(seen); {
+		before = len(seen)
 		for _, pid := range j.plainProcesses() {
-			if seen[pid] {
-				continue
-			}
-			seen[pid], fresh = true, true
-			if err := syscall.Kill(pid, num); err != nil && err != syscall.ESRCH {
-				return fmt.Errorf("signal %s to %d: %w", sig, pid, err)
+			if err := send(pid); err != nil {
+				return err
 			}
 		}
 	}
+	j.stopped = nil
+	if sig == syscall.SIGSTOP {
+		j.stopped = seen
+	}
 	return nil
 }
-
-func (j *jail) killPlain() { _ = j.signalPlain("KILL") }
 
 // plainProcesses finds the sandbox's processes by the mark in their
 // environment. One that wipes its environment gets away: the price of None.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -149,32 +150,29 @@ type exit struct {
 }
 
 // wait returns when the command has ended, however many descendants it left.
+// It waits in the runtime's poller first: waiting for a child costs a thread.
 func (l *launched) wait() exit {
-	waited := make(chan struct{})
-	nudged := make(chan struct{})
-	go func() {
-		defer close(nudged)
-		l.proc.wait()
-		l.nudge(waited)
-	}()
+	l.proc.wait()
+	over := make(chan struct{})
+	var nudging sync.WaitGroup
+	nudging.Go(func() { l.nudge(over) })
 	err := l.cmd.Wait()
-	l.proc.wait() // what leads in may have died before the command did
-	close(waited)
-	<-nudged
+	close(over)
+	nudging.Wait()
 	return exitOf(l.cmd.ProcessState, err)
 }
 
 // nudge wakes the one that led the command in: nsenter stops itself when its
 // child is stopped, and would sleep through the child's end.
-func (l *launched) nudge(waited <-chan struct{}) {
+func (l *launched) nudge(over <-chan struct{}) {
 	t := time.NewTicker(10 * time.Millisecond)
 	defer t.Stop()
 	for {
-		_ = l.cmd.Process.Signal(syscall.SIGCONT)
 		select {
-		case <-waited:
+		case <-over:
 			return
 		case <-t.C:
+			_ = l.cmd.Process.Signal(syscall.SIGCONT)
 		}
 	}
 }

@@ -20,66 +20,110 @@ var etcShared = []string{
 // systemDirs are what a read-only /usr stands for on the machine.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
-// layout makes a sandbox's own tree below root, or completes it after a
-// restart. strong adds what only a root of its own needs.
-func layout(root string, users accounts, strong bool) error {
+// layout makes a sandbox's own tree below dir, or completes it after a
+// restart. strong adds what only a root of its own needs. All goes through
+// os.Root: after a restart the tree is full of what the sandbox left there, and
+// a link of its making must not lead us out.
+func layout(dir string, users accounts, strong bool) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("lay out the sandbox: %w", err)
+	}
+	defer root.Close()
+	l := &layouter{root: root, users: users}
 	user, _ := users.byName("user")
-	su, _ := users.byName("root")
-	dirs := []struct {
-		path string
-		mode fs.FileMode
-		own  account
-	}{
-		{"", 0o755, su},
-		{"home", 0o755, su},
-		{"home/user", 0o755, user},
-		{"root", 0o700, su},
-		{"tmp", 0o777 | fs.ModeSticky, su},
+	l.su, _ = users.byName("root")
+	l.dir(".", 0o755, l.su)
+	l.dir("home", 0o755, l.su)
+	l.dir("home/user", 0o755, user)
+	l.dir("root", 0o700, l.su)
+	l.dir("tmp", 0o777|fs.ModeSticky, l.su)
+	if strong {
+		l.system()
 	}
-	for _, d := range dirs {
-		if err := makeDir(filepath.Join(root, d.path), d.mode, d.own); err != nil {
-			return err
-		}
-	}
-	if !strong {
-		return nil
-	}
-	return layoutSystem(root, users, su)
-}
-
-func layoutSystem(root string, users accounts, su account) error {
-	for _, d := range []string{"etc", "usr", "proc", "dev", "run", "opt", "srv", "mnt", "var", "var/lib", "var/log", "var/cache"} {
-		if err := makeDir(filepath.Join(root, d), 0o755, su); err != nil {
-			return err
-		}
-	}
-	if err := makeDir(filepath.Join(root, "var/tmp"), 0o777|fs.ModeSticky, su); err != nil {
-		return err
-	}
-	for _, d := range systemDirs {
-		target, err := os.Readlink(d)
-		if err != nil {
-			continue // a real directory is bound, a missing one stays missing
-		}
-		if err := os.Symlink(target, filepath.Join(root, d)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("lay out the sandbox: %w", err)
-		}
-	}
-	files := map[string]string{
-		"passwd":        users.passwd(),
-		"group":         users.group(),
-		"hostname":      hostName + "\n",
-		"hosts":         "127.0.0.1 localhost " + hostName + "\n::1 localhost ip6-localhost\n",
-		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-		"profile":       profile,
-		"resolv.conf":   machineFile("/etc/resolv.conf"),
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("lay out the sandbox: %w", err)
-		}
+	if l.err != nil {
+		return fmt.Errorf("lay out the sandbox: %w", l.err)
 	}
 	return nil
+}
+
+// layouter makes one tree; its first error stops the rest.
+type layouter struct {
+	root  *os.Root
+	users accounts
+	su    account
+	err   error
+}
+
+// system lays out what a root of its own needs: places to mount on, links as
+// the machine has them, and an /etc.
+func (l *layouter) system() {
+	for _, d := range []string{"etc", "usr", "proc", "dev", "run", "opt", "srv", "mnt", "var", "var/lib", "var/log", "var/cache"} {
+		l.dir(d, 0o755, l.su)
+	}
+	l.dir("var/tmp", 0o777|fs.ModeSticky, l.su)
+	for _, d := range systemDirs {
+		if target, err := os.Readlink(d); err == nil {
+			l.link(target, d[1:])
+		} // a real directory is bound, a missing one stays missing
+	}
+	for _, name := range etcShared {
+		l.noLink(filepath.Join("etc", name))
+	}
+	l.file("etc/passwd", l.users.passwd())
+	l.file("etc/group", l.users.group())
+	l.file("etc/hostname", hostName+"\n")
+	l.file("etc/hosts", "127.0.0.1 localhost "+hostName+"\n::1 localhost ip6-localhost\n")
+	l.file("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
+	l.file("etc/profile", profile)
+	l.file("etc/resolv.conf", machineFile("/etc/resolv.conf"))
+}
+
+// noLink removes a link where something is to be mounted or written.
+func (l *layouter) noLink(name string) {
+	if l.err != nil {
+		return
+	}
+	if st, err := l.root.Lstat(name); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+		l.err = l.root.Remove(name)
+	}
+}
+
+// dir makes a directory, or leaves one as the sandbox has it by now.
+func (l *layouter) dir(name string, mode fs.FileMode, own account) {
+	l.noLink(name)
+	if l.err != nil {
+		return
+	}
+	err := l.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) && name != "." {
+		return
+	}
+	if name != "." && err != nil {
+		l.err = err
+		return
+	}
+	if l.err = l.root.Chmod(name, mode); l.err == nil && own.uid >= 0 { // past the umask
+		l.err = l.root.Lchown(name, own.uid, own.gid)
+	}
+}
+
+// link makes a link unless something is there already.
+func (l *layouter) link(target, name string) {
+	if l.err != nil {
+		return
+	}
+	if err := l.root.Symlink(target, name); !errors.Is(err, fs.ErrExist) {
+		l.err = err
+	}
+}
+
+// file writes a file, whatever the sandbox made of it.
+func (l *layouter) file(name, text string) {
+	l.noLink(name)
+	if l.err == nil {
+		l.err = l.root.WriteFile(name, []byte(text), 0o644)
+	}
 }
 
 const hostName = "e2b.local"
@@ -95,25 +139,6 @@ func machineFile(path string) string {
 		return ""
 	}
 	return string(b)
-}
-
-func makeDir(path string, mode fs.FileMode, own account) error {
-	if err := os.Mkdir(path, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil // the sandbox may have changed its mode since
-		}
-		return fmt.Errorf("lay out the sandbox: %w", err)
-	}
-	if err := os.Chmod(path, mode); err != nil { // past the umask
-		return fmt.Errorf("lay out the sandbox: %w", err)
-	}
-	if own.uid < 0 {
-		return nil
-	}
-	if err := os.Chown(path, own.uid, own.gid); err != nil {
-		return fmt.Errorf("lay out the sandbox: %w", err)
-	}
-	return nil
 }
 
 // removeTree removes a sandbox's directory, also where the sandbox took the
