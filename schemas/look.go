@@ -123,7 +123,7 @@ func (l *look) object(p *plan) bool {
 			return false
 		}
 		bit, ok := l.member(p, name)
-		if !ok || seen&bit != 0 { // a field given twice is the library's to judge
+		if !ok {
 			return false
 		}
 		seen |= bit

@@ -29,25 +29,26 @@ func TestQuickLookTakesExamples(t *testing.T) {
 // what the quick look takes the library takes too.
 func TestQuickLookAgreesWithTheLibrary(t *testing.T) {
 	t.Parallel()
-	taken, refused := 0, 0
+	taken, all := 0, 0
 	for _, name := range Names() {
 		c := lookFor(t, name).compiled()
 		for _, example := range examples(t, name) {
 			var v any
 			require.NoError(t, json.Unmarshal(example, &v))
 			for _, doc := range mutants(v) {
-				err := c.explain(doc)
-				if err == nil {
-					taken++
+				all++
+				if !c.plan.accepts(doc) {
 					continue
 				}
-				refused++
-				require.False(t, c.plan.accepts(doc), "%s: the quick look takes %s, but: %v", name, doc, err)
+				taken++
+				if err := c.explain(doc); err != nil {
+					t.Fatalf("%s: the quick look takes %s, but: %v", name, doc, err)
+				}
 			}
 		}
 	}
 	require.Greater(t, taken, 1000)
-	require.Greater(t, refused, 10_000)
+	require.Greater(t, all-taken, 10_000)
 }
 
 // mutants returns v as JSON with one thing changed, for every thing.

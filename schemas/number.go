@@ -1,7 +1,7 @@
 package schemas
 
-// number reads a number. Only whole ones of up to 19 digits are judged here;
-// others will do where any number does.
+// number reads a whole number of up to 19 digits. At a fraction or an exponent
+// it stops, and whoever comes next is not sure.
 func (l *look) number(p *plan) bool {
 	negative := l.doc[l.at] == '-'
 	if negative {
@@ -10,12 +10,6 @@ func (l *look) number(p *plan) bool {
 	magnitude, ok := l.digits()
 	if !ok {
 		return false
-	}
-	if l.at < len(l.doc) {
-		switch l.doc[l.at] {
-		case '.', 'e', 'E':
-			return false
-		}
 	}
 	return p.takes(typeInteger) && p.within(negative, magnitude)
 }

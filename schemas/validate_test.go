@@ -32,6 +32,8 @@ func TestFaults(t *testing.T) {
 		{"misspelt field", "jobs/task.run", `{` + ok + `,"tiemout":"5s"}`, "/tiemout", `unknown field; did you mean "timeout"?`},
 		{"field of another style", "jobs/task.run", `{` + ok + `,"maxAttempts":2}`, "/maxAttempts", `unknown field; did you mean "max_attempts"?`},
 		{"misspelt field that is missed", "jobs/file.upload", `{"session":"s1","pth":"/a","object":"o"}`, "/pth", `unknown field; did you mean "path"?`},
+		{"misspelt field and a wrong value deeper", "jobs/task.run", `{"argv":[1],"tiemout":"5s"}`, "/tiemout", `unknown field; did you mean "timeout"?`},
+		{"two wrong values", "jobs/task.run", `{"argv":[],"env":{"A":1}}`, "/env/A", "want a string of up to 32768 characters without NUL"},
 		{"unknown field", "jobs/task.run", `{` + ok + `,"colour":"red"}`, "/colour", "unknown field"},
 		{"unknown field deep inside", "jobs/task.run", `{` + ok + `,"repo":{"url":"https://a/b","commit":{"type":"fix","subject":"x","mesage":"y"}}}`, "/repo/commit/mesage", "unknown field"},
 		{"other letter case", "jobs/task.run", `{"session":"s1","Argv":["a"]}`, "/Argv", `unknown field; did you mean "argv"?`},
@@ -108,6 +110,7 @@ func TestMalformed(t *testing.T) {
 	tests := []struct{ name, doc, want string }{
 		{"empty", "", "empty: want a JSON object"},
 		{"blank", " \r\n\t ", "empty: want a JSON object"},
+		{"leading zero", `{"argv":["a"],"max_attempts":01}`, "malformed JSON at line 1 column 31: invalid character '1' after object key:value pair"},
 		{"cut off", `{"argv":["a"`, "malformed JSON: it ends too early, at line 1 column 13"},
 		{"bare word", "{\n  \"argv\": [a]\n}", "malformed JSON at line 2 column 12: invalid character 'a' looking for beginning of value"},
 		{"trailing comma", `{"argv":["a"],}`, "malformed JSON at line 1 column 15: invalid character '}' looking for beginning of object key string"},
