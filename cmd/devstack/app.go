@@ -50,7 +50,7 @@ func (a app) upCommand() *cli.Command {
 			addrFlag("redis-addr", "Redis", &o.stack.RedisAddr),
 			addrFlag("e2b-addr", "the sandbox server", &o.stack.E2BAddr),
 			addrFlag("http-addr", "the worker's health and metrics", &o.httpAddr),
-			logLevelFlag(&o.logLevel),
+			logLevelFlag(&o.logLevel, "warn"),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {
@@ -71,7 +71,7 @@ func (a app) e2bCommand() *cli.Command {
 			dataFlag(&o.dataDir),
 			envFileFlag(&o.envFile),
 			addrFlag("e2b-addr", "the sandbox server", &o.addr),
-			logLevelFlag(&o.logLevel),
+			logLevelFlag(&o.logLevel, "warn"),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {
@@ -90,7 +90,7 @@ func (a app) demoCommand() *cli.Command {
 		Description: "Provisions a session, clones a repository in its sandbox, runs the repository's\n" +
 			"tests with live output, moves a file both ways, lets the session fall asleep, wakes\n" +
 			"it with a job and destroys it. Every step is checked; exit 0 means all were true.",
-		Flags: []cli.Flag{logLevelFlag(&o.logLevel)},
+		Flags: []cli.Flag{logLevelFlag(&o.logLevel, "error")},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {
 				return err
@@ -112,8 +112,8 @@ func addrFlag(name, what string, to *string) cli.Flag {
 	return &cli.StringFlag{Name: name, Usage: "`HOST:PORT` of " + what + " (default: a free port of 127.0.0.1)", Destination: to}
 }
 
-func logLevelFlag(to *string) cli.Flag {
-	return &cli.StringFlag{Name: "log-level", Usage: "log from `LEVEL` on, to stderr: debug, info, warn, error", Value: "warn", Sources: cli.EnvVars("LOG_LEVEL"), Destination: to}
+func logLevelFlag(to *string, def string) cli.Flag {
+	return &cli.StringFlag{Name: "log-level", Usage: "log from `LEVEL` on, to stderr: debug, info, warn, error", Value: def, Sources: cli.EnvVars("LOG_LEVEL"), Destination: to}
 }
 
 func noArgs(cmd *cli.Command) error {
