@@ -238,7 +238,7 @@ func (h *hold) guard() (out events.Outcome, err error) {
 		}
 	}()
 	if c := h.claim.Record(); c.Crashes >= maxCrashes {
-		return out, faultf(jobs.ClassQuarantined, "%d workers in a row vanished within %s of taking the job", c.Crashes, soon)
+		return out, faultf(jobs.ClassQuarantined, "%d workers in a row vanished within %s of taking the job", c.Crashes, soon(h.w.cfg.AckWait))
 	}
 	if h.cancelled() && !h.startedBefore() {
 		return out, errCancelled

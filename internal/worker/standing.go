@@ -50,12 +50,17 @@ func younger(stream string, seq uint64, j *jobs.Job) bool {
 	return !j.Rescheduled
 }
 
-// A holder that vanishes so soon after its claim may have been taken down by
-// the job; after so many in a row the job is not tried again.
-const (
-	soon       = 30 * time.Second
-	maxCrashes = 2
-)
+// After so many holders in a row that vanished soon after their claim, the job is
+// not tried again.
+const maxCrashes = 2
+
+// soon is how early a holder must vanish to have been taken down by the job:
+// before its second beat. Later it was the machine, a deploy or the network.
+func soon(ackWait time.Duration) time.Duration { return beatOf(ackWait) }
+
+// beatOf is how often a job says that it is alive: three times within AckWait,
+// and no less often than every 10 s.
+func beatOf(ackWait time.Duration) time.Duration { return min(10*time.Second, ackWait/3) }
 
 // succeed makes the claim of whoever takes a job up: its attempt, and how many
 // holders in a row vanished on it.
@@ -71,7 +76,7 @@ func succeed(h events.History, ackWait time.Duration, now time.Time) events.Clai
 	default:
 		next.Takeover = true
 		// The message came back AckWait after the holder's last beat.
-		if lived := now.Sub(h.Claimed.Time) - ackWait; lived < soon {
+		if lived := now.Sub(h.Claimed.Time) - ackWait; lived < soon(ackWait) {
 			next.Crashes = h.Claimed.Value.Crashes + 1
 		}
 	}

@@ -41,9 +41,7 @@ type Worker struct {
 	room   chan struct{} // bounds the tasks
 }
 
-// beatEvery is how often a job says that it is alive: three times within
-// AckWait, and no less often than every 10 s.
-func (w *Worker) beatEvery() time.Duration { return min(10*time.Second, w.cfg.AckWait/3) }
+func (w *Worker) beatEvery() time.Duration { return beatOf(w.cfg.AckWait) }
 
 // busyLease is how long Redis takes a job for alive without a beat.
 func (w *Worker) busyLease() time.Duration { return 2 * w.cfg.AckWait }

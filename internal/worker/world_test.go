@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/local"
@@ -24,6 +25,7 @@ import (
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/stack"
+	"github.com/sandjet/sandjet/internal/wire"
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
@@ -294,3 +296,23 @@ func (w *world) restartNATS() {
 	w.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	require.Eventually(w.t, w.nc.IsConnected, 30*time.Second, 20*time.Millisecond)
 }
+
+func (w *world) flushRedis() {
+	w.t.Helper()
+	opt, err := redis.ParseURL(w.redis.URL())
+	require.NoError(w.t, err)
+	c := redis.NewClient(opt)
+	defer c.Close()
+	require.NoError(w.t, c.FlushAll(w.t.Context()).Err())
+}
+
+// onceAndWhole2 is onceAndWhole for a session that goes on being used.
+func (w *world) onceAndWhole2(job events.Job, n int) {
+	w.t.Helper()
+	e := w.follow(job)
+	require.Equal(w.t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(w.t, wantLines(n), string(e.Stdout))
+	require.Equal(w.t, 1, e.Attempts)
+}
+
+func durationOf(d time.Duration) wire.Duration { return wire.Duration(d) }
