@@ -212,7 +212,7 @@ func TestBrokenStreams(t *testing.T) {
 			return sendOut(s, "early")
 		}, e2b.ErrBadAnswer, true, ""},
 		"a frame without a bound": {func(_ context.Context, _ *process.StartRequest, s startStream) error {
-			return errors.Join(sendStart(s), sendOut(s, strings.Repeat("x", 5<<20)))
+			return errors.Join(sendStart(s), sendOut(s, strings.Repeat("x", 5<<20)), sendEnd(s, 0, true, ""))
 		}, e2b.ErrCut, true, ""},
 		"silence before the start": {func(ctx context.Context, _ *process.StartRequest, s startStream) error {
 			<-ctx.Done()

@@ -216,6 +216,34 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// endless is a body that never ends.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	e.read += len(p)
+	return len(p), nil
+}
+
+func (e *endless) Close() error { return nil }
+
+func TestEndlessAnswers(t *testing.T) {
+	t.Parallel()
+	for status, most := range map[int]int{201: 9 << 20, 500: 128 << 10} {
+		body := new(endless)
+		c := client(t, func(c *e2b.Config) {
+			c.HTTPClient = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Body: body, Header: http.Header{}, ContentLength: -1}, nil
+			})}
+		})
+		_, err := c.Create(t.Context(), e2b.CreateRequest{TemplateID: "base"})
+		require.ErrorIs(t, err, e2b.ErrUnknown)
+		require.Less(t, body.read, most)
+	}
+}
+
 func TestErrorSpeaksFS(t *testing.T) {
 	t.Parallel()
 	require.ErrorIs(t, &e2b.Error{Kind: e2b.ErrNotFound}, fs.ErrNotExist)

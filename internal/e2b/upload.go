@@ -1,13 +1,11 @@
 package e2b
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -16,8 +14,8 @@ import (
 type WriteOptions struct {
 	// User owns the new file; empty is the Box's user.
 	User string
-	// Size is how many bytes r brings, if known; 0 is unknown. It is announced
-	// to the sandbox, and an r that brings fewer or more is an error.
+	// Size is how many bytes of r to write, if known; 0 is all of them. It is
+	// announced to the sandbox, and an r that brings fewer is an error.
 	Size int64
 }
 
@@ -27,7 +25,7 @@ type WriteOptions struct {
 // It may be repeated with the same bytes, but it is not atomic: a broken upload
 // leaves a shorter file. Write to another name and Rename where that matters.
 // A full disk is ErrNoSpace. An error of r is passed on. r is not used any more
-// when Write returns.
+// when Write returns, so Write waits for a Read under way.
 func (b *Box) Write(ctx context.Context, path string, r io.Reader, o WriteOptions) (err error) {
 	const op = "files.write"
 	began, status := time.Now(), 0
@@ -78,12 +76,7 @@ type upload struct {
 // attach makes u the body of req, with its length if that is known.
 func (u *upload) attach(req *http.Request, size int64) {
 	req.Body, req.ContentLength = u, -1
-	switch r := u.r.(type) {
-	case *bytes.Reader:
-		size = int64(r.Len())
-	case *strings.Reader:
-		size = int64(r.Len())
-	case *bytes.Buffer:
+	if r, ok := u.r.(interface{ Len() int }); ok && size <= 0 { // bytes.Reader and its like
 		size = int64(r.Len())
 	}
 	if u.size = size; size > 0 {
@@ -100,15 +93,18 @@ func (u *upload) Read(p []byte) (int, error) {
 	if u.done {
 		return 0, errSealed
 	}
+	if u.size > 0 && u.n == u.size {
+		return 0, io.EOF
+	}
+	if u.size > 0 && int64(len(p)) > u.size-u.n {
+		p = p[:u.size-u.n]
+	}
 	u.guard.end()
 	n, err := u.r.Read(p)
 	u.guard.begin()
 	u.n += int64(n)
-	switch {
-	case err == io.EOF && u.n < u.size:
+	if err == io.EOF && u.n < u.size {
 		err = io.ErrUnexpectedEOF
-	case u.size > 0 && u.n > u.size:
-		n, err = 0, fmt.Errorf("more than the %d bytes announced", u.size)
 	}
 	if err != nil && err != io.EOF {
 		u.err = err
