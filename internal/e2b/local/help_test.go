@@ -254,3 +254,15 @@ func (b *testBox) begin(req *process.StartRequest) (*connect.ServerStreamForClie
 	require.True(b, st.Receive(), "%v", st.Err())
 	return st, st.Msg().GetEvent().GetStart().GetPid()
 }
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}

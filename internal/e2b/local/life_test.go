@@ -1,0 +1,280 @@
+package local
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/e2b/envd/process"
+)
+
+// counting writes numbers to a file for as long as it is let.
+const counting = "i=0; while :; do i=$((i+1)); echo $i > count; done"
+
+// content is what a file holds now; nothing while there is none.
+func (b *testBox) content(path string) string {
+	if r := b.envd("GET", "/files?path="+path, ""); r.status == http.StatusOK {
+		return r.body
+	}
+	return ""
+}
+
+func TestPauseStopsAndResumeGoesOn(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		// The second counter has left its session and its parent.
+		st, pid := b.begin(sh("cd; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > orphan; done' >/dev/null 2>&1 & " + counting))
+		orphan := func() string { return b.content("orphan") }
+		require.Eventually(c, func() bool { return b.content("count") != "" && orphan() != "" }, patience, time.Millisecond)
+		require.Equal(c, 204, c.call("POST", b.on("/pause"), "").status)
+		for st.Receive() {
+		}
+		require.Error(c, st.Err(), "the stream is reset, not ended")
+		require.Equal(c, 502, b.envd("GET", "/health", "").status)
+		require.Equal(c, e2b.StatePaused, b.detail().State)
+
+		// Nothing moves: the machine's own view of the file stands still.
+		file := filepath.Join(c.srv.dir, b.SandboxID, "root", "home", "user")
+		one, two := readFile(c.T, file+"/count"), readFile(c.T, file+"/orphan")
+		time.Sleep(50 * time.Millisecond) // were it running, it would count thousands
+		require.Equal(c, one, readFile(c.T, file+"/count"))
+		require.Equal(c, two, readFile(c.T, file+"/orphan"))
+
+		r := c.call("POST", "/v2"+b.on("/connect"), "")
+		require.Equal(c, 201, r.status)
+		var sb e2b.Sandbox
+		r.into(c.T, &sb)
+		require.Equal(c, b.EnvdAccessToken, sb.EnvdAccessToken, "the token stays")
+		require.Equal(c, 200, c.call("POST", "/v2"+b.on("/connect"), "").status, "it runs already")
+		require.Len(c, b.list(), 1)
+		require.Equal(c, pid, b.list()[0].GetPid())
+		stood, stoodToo := b.content("count"), orphan()
+		require.Eventually(c, func() bool { return b.content("count") != stood && orphan() != stoodToo }, patience, time.Millisecond)
+		require.NoError(c, b.signal(pid, process.Signal_SIGNAL_SIGKILL))
+		require.Eventually(c, func() bool { return len(b.list()) == 0 }, patience, time.Millisecond)
+	})
+}
+
+func TestPausedManyTimes(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		req := sh("while read x; do echo $x; done; exit 6")
+		req.Stdin = nil
+		st, pid := b.begin(req)
+		_ = st.Close()
+		for i := range 15 {
+			require.Equal(c, 204, c.call("POST", b.on("/pause"), "").status)
+			require.Equal(c, 201, c.call("POST", "/v2"+b.on("/connect"), "").status)
+			if i%5 == 0 {
+				require.Equal(c, fmt.Sprintln(i), b.run(fmt.Sprint("echo ", i)).stdout.String())
+			}
+		}
+		r := b.follow(pid, func() {
+			b.say(pid, "still here\n")
+			_, err := b.processes().CloseStdin(c.Context(), ask(b, &process.CloseStdinRequest{Process: byPid(pid)}))
+			require.NoError(c, err)
+		})
+		require.Equal(c, "still here\n", r.stdout.String())
+		require.EqualValues(c, 6, r.end.GetExitCode(), "the end is heard after all the stops")
+	})
+}
+
+func TestPauseWithoutMemory(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		b.put("kept", "yes")
+		_, pid := b.begin(sh("sleep 100"))
+		require.Equal(c, 204, c.call("POST", b.on("/pause"), `{"memory":false}`).status)
+		require.Equal(c, 201, c.call("POST", b.on("/resume"), "").status)
+		require.Empty(c, b.list())
+		require.Equal(c, connect.CodeNotFound, connect.CodeOf(b.signal(pid, process.Signal_SIGNAL_SIGKILL)))
+		require.Equal(c, "yes", b.envd("GET", "/files?path=kept", "").body)
+	})
+}
+
+func TestKillLeavesNothing(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		mark := "100." + fmt.Sprint(time.Now().UnixNano()) // a number of seconds that nobody else sleeps
+		st, _ := b.begin(sh("cd; mkdir -p locked/in; chmod 0 locked; setsid sleep " + mark + " & sleep " + mark + " & echo ready; sleep " + mark))
+		require.True(c, st.Receive(), "it is ready")
+		require.NotEmpty(c, withCommand(mark))
+		require.Equal(c, 204, c.call("DELETE", b.on(""), "").status)
+		for st.Receive() {
+		}
+		require.Error(c, st.Err(), "the stream is reset, not ended")
+		require.Equal(c, 404, c.call("DELETE", b.on(""), "").status)
+		require.Equal(c, 404, c.call("GET", b.on(""), "").status)
+		require.Equal(c, 404, c.call("POST", "/v2"+b.on("/connect"), "").status)
+		require.Equal(c, 502, b.envd("GET", "/health", "").status)
+		require.Empty(c, withCommand(mark), "no process is left")
+		require.NoDirExists(c, filepath.Join(c.srv.dir, b.SandboxID))
+
+		p := c.create("")
+		st, _ = p.begin(sh("echo ready; sleep " + mark))
+		require.True(c, st.Receive())
+		require.Equal(c, 204, c.call("POST", p.on("/pause"), "").status)
+		require.Equal(c, 204, c.call("DELETE", p.on(""), "").status, "a paused one too")
+		require.Empty(c, withCommand(mark))
+	})
+}
+
+// withCommand finds the machine's processes whose command line holds part.
+func withCommand(part string) (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), part) {
+			pids = append(pids, f)
+		}
+	}
+	return pids
+}
+
+func TestTheMachineDies(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		st, _ := b.begin(sh("sleep 100"))
+		require.True(c, c.srv.KillSandbox(b.SandboxID))
+		for st.Receive() {
+		}
+		require.Error(c, st.Err())
+		require.False(c, c.srv.KillSandbox(b.SandboxID))
+
+		// The same when the jail itself is killed behind our back.
+		b = c.create("")
+		sb, err := c.srv.find(b.SandboxID)
+		require.NoError(c, err)
+		require.NoError(c, sb.jail.init.signal(9))
+		require.Eventually(c, func() bool { return c.call("GET", b.on(""), "").status == 404 }, patience, time.Millisecond)
+	})
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels(t) {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Isolation: level, DataDir: t.TempDir(), APIKey: "k", MaxRunning: 2}
+			srv, err := Start(t.Context(), cfg)
+			require.NoError(t, err)
+			c := newClient(t, srv)
+			runs := c.create(`{"templateID":"base","metadata":{"who":"runs"},"envVars":{"E":"kept"}}`)
+			sleeps := c.create(`{"templateID":"base","metadata":{"who":"sleeps"}}`)
+			runs.put("f", "one")
+			sleeps.put("f", "two")
+			mark := "100." + fmt.Sprint(time.Now().UnixNano())
+			_, pid := runs.begin(sh("sleep " + mark))
+			if level == Strong { // what the sandbox's root leaves must not lead the next start astray
+				_, err := runs.processes().Start(t.Context(), as(ask(runs, sh("rm /etc/hosts; ln -s "+cfg.DataDir+"/victim /etc/hosts; mv /etc /etc2; ln -s etc2 /etc")), "root"))
+				require.NoError(t, err)
+			}
+			require.Equal(t, 204, c.call("POST", sleeps.on("/pause"), "").status)
+			before := []e2b.SandboxDetail{runs.detail(), sleeps.detail()}
+			require.NoError(t, srv.Close())
+			require.NoError(t, srv.Close(), "twice is fine")
+			require.Empty(t, withCommand(mark), "processes end with the server")
+
+			c.srv = start(t, cfg)
+			after := []e2b.SandboxDetail{runs.detail(), sleeps.detail()}
+			for i := range before {
+				require.True(t, before[i].EndAt.Equal(after[i].EndAt))
+				require.Equal(t, before[i].State, after[i].State)
+				require.Equal(t, before[i].Metadata, after[i].Metadata)
+				require.Equal(t, before[i].EnvdAccessToken, after[i].EnvdAccessToken)
+			}
+			require.Equal(t, "one", runs.envd("GET", "/files?path=f", "").body)
+			require.Equal(t, "kept\n", runs.run("echo $E").stdout.String())
+			require.Equal(t, connect.CodeNotFound, connect.CodeOf(runs.signal(pid, process.Signal_SIGNAL_SIGKILL)))
+			require.NoFileExists(t, cfg.DataDir+"/victim")
+			require.Equal(t, 502, sleeps.envd("GET", "/health", "").status)
+			require.Equal(t, 201, c.call("POST", "/v2"+sleeps.on("/connect"), "").status)
+			require.Equal(t, "two", sleeps.envd("GET", "/files?path=f", "").body)
+			require.Equal(t, 429, c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`).status, "both count as running")
+		})
+	}
+}
+
+func TestTimeIsUpWhileDown(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Isolation: None, DataDir: t.TempDir(), APIKey: "k"}
+	srv, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	c := newClient(t, srv)
+	dies := c.create(`{"templateID":"base","timeout":1}`)
+	sleeps := c.create(`{"templateID":"base","timeout":1,"autoPause":true}`)
+	end := sleeps.detail().EndAt
+	require.NoError(t, srv.Close())
+	time.Sleep(time.Until(end)) // what is tested is that time passes
+	c.srv = start(t, cfg)
+	require.Eventually(t, func() bool { return c.call("GET", dies.on(""), "").status == 404 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sleeps.detail().State == e2b.StatePaused }, patience, time.Millisecond)
+}
+
+// TestTransitionsRace lets everything happen to few sandboxes at once. It is
+// for the race detector, and for a state that nobody leaves again.
+func TestTransitionsRace(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		boxes := []*testBox{c.create(""), c.create("")}
+		var all sync.WaitGroup
+		for n := range 6 {
+			all.Go(func() {
+				for i := range 8 {
+					b := boxes[(n+i)%2]
+					switch n {
+					case 0, 1:
+						_, _ = c.try("POST", b.on("/pause"), "")
+					case 2, 3:
+						r, err := c.try("POST", "/v2"+b.on("/connect"), "")
+						if err == nil && r.status != http.StatusOK && r.status != http.StatusCreated {
+							c.Errorf("connect: %d %s", r.status, r.body)
+						}
+					case 4:
+						st, err := b.processes().Start(c.Context(), ask(b, sh("echo hi")))
+						if err == nil {
+							finish(st)
+						}
+					case 5:
+						_, _ = b.ls("/home/user", 1)
+						_, _ = c.try("GET", "/v2/sandboxes", "")
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, b := range boxes {
+			require.Contains(c, []int{200, 201}, c.call("POST", "/v2"+b.on("/connect"), "").status)
+			require.Equal(c, "well\n", b.run("echo well").stdout.String())
+			require.Equal(c, 204, c.call("DELETE", b.on(""), "").status)
+		}
+	})
+}
+
+func TestCloseInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels(t) {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			srv, err := Start(t.Context(), Config{Isolation: level})
+			require.NoError(t, err)
+			c := newClient(t, srv)
+			dir := srv.dir
+			b := c.create("")
+			st, _ := b.begin(sh("yes"))
+			_, _ = b.begin(sh("sleep 100"))
+			require.NoError(t, srv.Close())
+			for st.Receive() {
+			}
+			require.Error(t, st.Err())
+			require.NoDirExists(t, dir, "a temporary directory goes with the server")
+		})
+	}
+}
