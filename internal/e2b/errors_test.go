@@ -139,7 +139,7 @@ func TestRedirectCarriesNoKey(t *testing.T) {
 			return
 		}
 		http.Redirect(w, r, "/stolen", http.StatusTemporaryRedirect)
-	}, func(cfg *e2b.Config) { cfg.HTTPClient = &http.Client{} })
+	}, func(cfg *e2b.Config) { cfg.HTTPClient = &http.Client{Transport: new(http.Transport)} })
 	requireKind(t, c.Ping(t.Context()), e2b.ErrBadAnswer, false)
 	require.Empty(t, got)
 }

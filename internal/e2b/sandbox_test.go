@@ -28,8 +28,11 @@ var openapiYML []byte
 type checked struct {
 	t      *testing.T
 	router routers.Router
-	next   http.RoundTripper
+	next   *http.Transport
 }
+
+// CloseIdleConnections lets Client.Close reach the connections beneath.
+func (c *checked) CloseIdleConnections() { c.next.CloseIdleConnections() }
 
 func newChecked(t *testing.T) *checked {
 	t.Helper()
@@ -38,7 +41,7 @@ func newChecked(t *testing.T) *checked {
 	doc.Servers = nil
 	router, err := legacy.NewRouter(doc, openapi3.DisableExamplesValidation(), openapi3.DisableSchemaDefaultsValidation())
 	require.NoError(t, err)
-	return &checked{t: t, router: router, next: http.DefaultTransport}
+	return &checked{t: t, router: router, next: new(http.Transport)}
 }
 
 // RoundTrip sends r and checks both ways. The document lacks the v2 POSTs; the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/sandjet/sandjet/internal/e2b"
 )
@@ -17,6 +18,9 @@ const (
 	testToken = "tok_secret_of_envd"
 	testID    = "iabcdefghij0123456789"
 )
+
+// TestMain fails if a stream, a transfer or a watchdog outlives its test.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cloud is a server that answers as E2B's cloud would, for what cannot be had
 // from the local sandbox server: its errors and its odd answers.
