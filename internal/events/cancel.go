@@ -16,8 +16,7 @@ func (l *Log) Cancel(ctx context.Context, j Job, r CancelRequested) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	e := l.envelope(l.subject(j, KindCancelRequested), KindCancelRequested, j.String(),
-		j.Session+"."+j.ID+".cancel."+nuid.Next())
+	e := l.envelope(j, KindCancelRequested, "cancel.", nuid.Next())
 	defer e.free()
 	if err := e.payload(KindCancelRequested, r); err != nil {
 		return err

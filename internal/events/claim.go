@@ -22,7 +22,6 @@ type Claim struct {
 	log     *Log
 	job     Job
 	rec     Claimed
-	about   string // ce-subject
 	subject string // of the claim record: the fence
 	token   atomic.Uint64
 
@@ -55,10 +54,8 @@ func (l *Log) Claim(ctx context.Context, j Job, rec Claimed, prev uint64) (*Clai
 	rec.Previous = prev
 	c := &Claim{
 		log: l, job: j, rec: rec,
-		about:   j.String(),
-		subject: l.subject(j, KindClaimed),
-		lost:    make(chan struct{}),
-		turn:    make(chan struct{}, 1),
+		lost: make(chan struct{}),
+		turn: make(chan struct{}, 1),
 	}
 	if err := c.make(ctx, prev); err != nil {
 		return nil, fmt.Errorf("claim job %s: %w", j, err)
@@ -70,9 +67,9 @@ func (l *Log) Claim(ctx context.Context, j Job, rec Claimed, prev uint64) (*Clai
 // make writes the claim record over prev. Its message id is its own, so that the
 // record is known again whatever became of the answer.
 func (c *Claim) make(ctx context.Context, prev uint64) error {
-	c.id = c.job.Session + "." + c.job.ID + ".claim." + nuid.Next()
-	e := c.log.envelope(c.subject, KindClaimed, c.about, c.id)
+	e := c.log.envelope(c.job, KindClaimed, "claim.", nuid.Next())
 	defer e.free()
+	c.subject, c.id = e.msg.Subject, e.id()
 	if err := e.payload(KindClaimed, c.rec); err != nil {
 		return err
 	}
@@ -179,7 +176,7 @@ func (c *Claim) Publish(ctx context.Context, kind Kind, payload any) error {
 	}
 	defer c.finish()
 	c.n++
-	e := c.envelope(kind, c.seq+"."+strconv.FormatUint(c.n, 10))
+	e := c.log.envelope(c.job, kind, c.seq, ".", strconv.FormatUint(c.n, 10))
 	defer e.free()
 	if err := e.payload(kind, payload); err != nil {
 		return err
@@ -201,7 +198,7 @@ func (c *Claim) End(ctx context.Context, kind Kind, out Outcome) error {
 		return fmt.Errorf("end job %s: %w", c.job, err)
 	}
 	defer c.finish()
-	e := c.envelope(kind, "end")
+	e := c.log.envelope(c.job, kind, "end")
 	defer e.free()
 	if err := e.payload(kind, out); err != nil {
 		return err
@@ -236,11 +233,6 @@ func (c *Claim) ended(ctx context.Context, kind Kind, seq uint64, cause error) e
 		return cause
 	}
 	return fmt.Errorf("%w by event %d", ErrEnded, s.Seq)
-}
-
-// envelope is that of an event of the job; the caller holds the turn.
-func (c *Claim) envelope(kind Kind, id string) *envelope {
-	return c.log.envelope(c.log.subject(c.job, kind), kind, c.about, c.job.Session+"."+c.job.ID+"."+id)
 }
 
 // begin waits for the turn to write.

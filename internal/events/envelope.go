@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -42,15 +43,24 @@ var slotKeys = [slots]string{
 }
 
 // envelope is a message with the headers of an event. It is used again and again:
-// a header map and a slice for each value are most of what a publish allocates.
+// a header map, a slice for each value and a buffer for the body are most of what a
+// publish allocates.
 type envelope struct {
 	msg  nats.Msg
 	vals [slots]string
+	text []byte // of which subject, id, ce-subject and time are cut
+	body bytes.Buffer
+	json *json.Encoder // to body
 }
 
 var envelopes = sync.Pool{New: func() any {
-	return &envelope{msg: nats.Msg{Header: make(nats.Header, slots)}}
+	e := &envelope{msg: nats.Msg{Header: make(nats.Header, slots)}}
+	e.json = json.NewEncoder(&e.body)
+	return e
 }}
+
+// maxBody is the capacity up to which an envelope keeps its body's buffer.
+const maxBody = 64 << 10
 
 // set puts a header; an empty value takes it away.
 func (e *envelope) set(s slot, v string) {
@@ -64,6 +74,9 @@ func (e *envelope) set(s slot, v string) {
 // free gives e back. Nobody may hold its message any more.
 func (e *envelope) free() {
 	e.msg.Data, e.msg.Subject, e.msg.Reply = nil, "", ""
+	if e.body.Cap() > maxBody {
+		e.body = bytes.Buffer{}
+	}
 	envelopes.Put(e)
 }
 
@@ -84,31 +97,55 @@ func Kinds() []Kind {
 	}
 }
 
-// envelope addresses an event. about is its ce-subject.
-func (l *Log) envelope(subject string, kind Kind, about, id string) *envelope {
+// envelope addresses an event. Its id begins with the job's and ends with the parts
+// of id.
+func (l *Log) envelope(j Job, kind Kind, id ...string) *envelope {
 	e := envelopes.Get().(*envelope)
-	e.msg.Subject = subject
-	e.set(slotMsgID, id)
+	b := l.appendSubject(e.text[:0], j, kind)
+	subject := len(b)
+	b = append(b, j.Session...)
+	b = append(b, '.')
+	b = append(b, j.ID...)
+	b = append(b, '.')
+	for _, s := range id {
+		b = append(b, s...)
+	}
+	msgID := len(b)
+	b = append(b, j.Session...)
+	if kind != SessionState {
+		b = append(b, '/')
+		b = append(b, j.ID...)
+	}
+	about := len(b)
+	b = time.Now().UTC().AppendFormat(b, time.RFC3339Nano)
+	e.text = b
+	s := string(b)
+
+	e.msg.Subject = s[:subject]
+	e.set(slotMsgID, s[subject:msgID])
 	e.set(slotExpectSeq, "")
 	e.set(slotExpectSubject, "")
 	e.set(slotSpec, specVersion)
-	e.set(slotID, id)
+	e.set(slotID, s[subject:msgID])
 	e.set(slotSource, l.source)
 	e.set(slotType, types[kind])
-	e.set(slotTime, time.Now().UTC().Format(time.RFC3339Nano))
-	e.set(slotSubject, about)
+	e.set(slotSubject, s[msgID:about])
+	e.set(slotTime, s[about:])
 	e.set(slotContent, contentJSON)
 	e.set(slotOffset, "")
 	e.set(slotTTL, "")
 	return e
 }
 
+// id is the message id.
+func (e *envelope) id() string { return e.vals[slotMsgID] }
+
 // payload gives e its JSON body.
 func (e *envelope) payload(kind Kind, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
+	e.body.Reset()
+	if err := e.json.Encode(v); err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
 	}
-	e.msg.Data = b
+	e.msg.Data = bytes.TrimSuffix(e.body.Bytes(), []byte{'\n'})
 	return nil
 }

@@ -99,6 +99,7 @@ func TestFollowIsWoken(t *testing.T) {
 			total += got.Sub(at)
 		}
 		t.Logf("stored to seen: %s on average", total/n)
+		require.Less(t, total/n, time.Second, "not woken, it would look more and more rarely")
 		require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{}))
 		_, ok := <-seen
 		require.False(t, ok, "the terminal event ends it")

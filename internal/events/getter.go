@@ -76,7 +76,7 @@ func (g *getter) fetch(ctx context.Context, stream string, req request) ([]store
 			return nil, fmt.Errorf("read stream %s: %w", stream, p.err)
 		}
 		if err := backoff(ctx, try+5); err != nil {
-			return nil, fmt.Errorf("read stream %s: %w", stream, err)
+			return nil, fmt.Errorf("read stream %s: %w", stream, errors.Join(err, p.err))
 		}
 	}
 }

@@ -61,11 +61,20 @@ func (l *Log) Close() error {
 
 // subject is where an event of j is published.
 func (l *Log) subject(j Job, kind Kind) string {
-	s := "event." + j.Session + "." + j.ID + "." + string(kind)
-	if l.ns == "" {
-		return s
+	return string(l.appendSubject(nil, j, kind))
+}
+
+func (l *Log) appendSubject(b []byte, j Job, kind Kind) []byte {
+	if l.ns != "" {
+		b = append(b, l.ns...)
+		b = append(b, '.')
 	}
-	return string(l.ns) + "." + s
+	b = append(b, "event."...)
+	b = append(b, j.Session...)
+	b = append(b, '.')
+	b = append(b, j.ID...)
+	b = append(b, '.')
+	return append(b, kind...)
 }
 
 // Accept records that a worker has seen the job and found it well-formed. It is
@@ -121,7 +130,7 @@ func (l *Log) accepted(j Job, a Accepted) (*envelope, error) {
 	if err := j.check(); err != nil {
 		return nil, err
 	}
-	e := l.envelope(l.subject(j, KindAccepted), KindAccepted, j.String(), j.Session+"."+j.ID+".accepted")
+	e := l.envelope(j, KindAccepted, "accepted")
 	e.set(slotExpectSeq, "0")
 	return e, e.payload(KindAccepted, a)
 }

@@ -301,7 +301,7 @@ func (w *Output) publish(chunk []byte, at int64) (int64, error) {
 			return 0, fmt.Errorf("write %s of job %s: %w", w.kind, c.job, err)
 		}
 		off := strconv.FormatInt(at, 10)
-		e := c.envelope(w.kind, string(w.kind)+"."+off+"."+strconv.FormatUint(c.own[0], 10))
+		e := c.log.envelope(c.job, w.kind, string(w.kind), ".", off, ".", strconv.FormatUint(c.own[0], 10))
 		e.set(slotOffset, off)
 		e.set(slotContent, contentRaw)
 		e.msg.Data = chunk

@@ -88,10 +88,11 @@ type Waiting struct {
 // Claimed is the fence: who may write this job's events from here on.
 type Claimed struct {
 	Worker    string `json:"worker"`
-	Attempt   int    `json:"attempt"`          // from 1; waits and hand-overs do not raise it
-	Stream    string `json:"stream,omitempty"` // the stream of the queue message that the claim stands on
-	StreamSeq uint64 `json:"stream_seq"`       // that message's sequence
-	Origin    uint64 `json:"origin"`           // the queue sequence the job was published with
+	Attempt   int    `json:"attempt"`            // from 1; waits and hand-overs do not raise it
+	Stream    string `json:"stream,omitempty"`   // the stream of the queue message that the claim stands on
+	StreamSeq uint64 `json:"stream_seq"`         // that message's sequence
+	Delivery  int    `json:"delivery,omitempty"` // how often the server had delivered that message then
+	Origin    uint64 `json:"origin"`             // the queue sequence the job was published with
 	Previous  uint64 `json:"previous,omitempty"`
 	Takeover  bool   `json:"takeover,omitempty"` // the previous holder vanished
 	Crashes   int    `json:"crashes,omitempty"`  // holders in a row that vanished soon after they claimed

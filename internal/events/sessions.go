@@ -20,7 +20,7 @@ import (
 )
 
 func (l *Log) stateSubject(id string) string {
-	return l.ns.Subject("event", id, wire.ReservedJob, string(SessionState))
+	return l.subject(Job{id, wire.ReservedJob}, SessionState)
 }
 
 // PutSession writes a session's record over the one with sequence prev, 0 for the
@@ -39,8 +39,7 @@ func (l *Log) PutSession(ctx context.Context, rec session.Record, prev uint64) (
 }
 
 func (l *Log) putSession(ctx context.Context, rec session.Record, prev uint64) (uint64, error) {
-	id := rec.Session + "." + wire.ReservedJob + "." + nuid.Next()
-	e := l.envelope(l.stateSubject(rec.Session), SessionState, rec.Session, id)
+	e := l.envelope(Job{rec.Session, wire.ReservedJob}, SessionState, nuid.Next())
 	defer e.free()
 	if err := e.payload(SessionState, rec); err != nil {
 		return 0, err
@@ -61,7 +60,7 @@ func (l *Log) putSession(ctx context.Context, rec session.Record, prev uint64) (
 			return ack.Seq, nil
 		case errors.Is(err, natsx.ErrStale):
 			var seq uint64
-			if expect, seq, err = l.staleSession(ctx, rec.Session, id, prev, err); err != nil || seq != 0 {
+			if expect, seq, err = l.staleSession(ctx, rec.Session, e.id(), prev, err); err != nil || seq != 0 {
 				return seq, err
 			}
 		case !errors.Is(err, natsx.ErrBusy):

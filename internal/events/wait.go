@@ -19,7 +19,7 @@ func (l *Log) Wait(ctx context.Context, j Job, w Waiting, prev uint64) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	e := l.envelope(l.subject(j, KindWaiting), KindWaiting, j.String(), j.Session+"."+j.ID+".waiting."+nuid.Next())
+	e := l.envelope(j, KindWaiting, "waiting.", nuid.Next())
 	defer e.free()
 	if err := e.payload(KindWaiting, w); err != nil {
 		return err

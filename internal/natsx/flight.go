@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,16 @@ type flight struct {
 
 	in         *queue
 	prev, next *flight
+}
+
+var spare = sync.Pool{New: func() any { return new(flight) }}
+
+// land answers a flight that the caller has taken.
+func (f *flight) land(a Ack, err error) {
+	done := f.done
+	*f = flight{}
+	spare.Put(f)
+	done(a, err)
 }
 
 // queue is a list of flights.
@@ -73,9 +84,6 @@ func (p *Publisher) retry(id uint64, why error) {
 	f.why, f.at = why, p.now()+retryWait
 	p.again.push(f)
 }
-
-// postpone is retry for a flight that was not sent.
-func (p *Publisher) postpone(f *flight) { p.retry(f.id, nats.ErrReconnectBufExceeded) }
 
 // sweep is the one goroutine that watches all flights: it sends again what got no
 // answer and gives up what is past its time. It sleeps when nothing is in flight.
@@ -121,7 +129,7 @@ func (p *Publisher) mayRest() bool {
 func (p *Publisher) pass(wait time.Duration) {
 	dead, resend := p.due(wait)
 	for _, f := range dead {
-		f.done(Ack{}, p.overdue(f))
+		f.land(Ack{}, p.overdue(f))
 	}
 	for _, id := range resend {
 		p.resend(id)
@@ -188,6 +196,6 @@ func (p *Publisher) overdue(f *flight) error {
 // abandon answers all flights with cause.
 func (p *Publisher) abandon(cause error) {
 	for _, f := range p.takeAll() {
-		f.done(Ack{}, fmt.Errorf("publish %s: %w: %w", f.msg.Subject, cause, ErrNoAck))
+		f.land(Ack{}, fmt.Errorf("publish %s: %w: %w", f.msg.Subject, cause, ErrNoAck))
 	}
 }

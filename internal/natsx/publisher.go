@@ -179,7 +179,8 @@ func (p *Publisher) Close() error {
 
 // launch registers msg and sends it. The caller has taken a slot.
 func (p *Publisher) launch(msg *nats.Msg, done func(Ack, error), until time.Duration) (uint64, error) {
-	f := &flight{msg: msg, done: done, until: until}
+	f := spare.Get().(*flight)
+	f.msg, f.done, f.until = msg, done, until
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -187,8 +188,9 @@ func (p *Publisher) launch(msg *nats.Msg, done func(Ack, error), until time.Dura
 		return 0, ErrClosed
 	}
 	p.last++
-	f.id = p.last
-	msg.Reply = p.reply(f.id)
+	id := p.last
+	f.id = id
+	msg.Reply = p.reply(id)
 	f.at = p.now()
 	p.flights[f.id] = f
 	p.sent.push(f)
@@ -201,18 +203,19 @@ func (p *Publisher) launch(msg *nats.Msg, done func(Ack, error), until time.Dura
 		default: // a wake is under way
 		}
 	}
+	// From here on f may be answered at any time, and be another message's.
 	err := p.nc.PublishMsg(msg)
 	switch {
 	case err == nil:
-		return f.id, nil
+		return id, nil
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
-		p.postpone(f) // it was not sent; the server is away
-		return f.id, nil
+		p.retry(id, err) // it was not sent; the server is away
+		return id, nil
 	}
-	if p.forget(f.id) {
+	if p.forget(id) {
 		return 0, fmt.Errorf("publish %s: %w", msg.Subject, err)
 	}
-	return f.id, nil // Close was faster and has answered
+	return id, nil // Close was faster and has answered
 }
 
 func (p *Publisher) reply(id uint64) string {
@@ -244,7 +247,7 @@ func (p *Publisher) answered(m *nats.Msg) {
 		refusal.Resent = f.unanswered
 		err = fmt.Errorf("publish %s: %w", f.msg.Subject, refusal)
 	}
-	f.done(ack, err)
+	f.land(ack, err)
 }
 
 // take removes a flight, which makes the caller the one who answers it. It is nil
@@ -296,20 +299,3 @@ func (p *Publisher) noAck(subject string, cause error) error {
 	}
 	return err
 }
-
-// waiter turns done into something to wait for; it is used again.
-type waiter struct {
-	ch chan result
-	fn func(Ack, error)
-}
-
-type result struct {
-	ack Ack
-	err error
-}
-
-var waiters = sync.Pool{New: func() any {
-	w := &waiter{ch: make(chan result, 1)}
-	w.fn = func(a Ack, err error) { w.ch <- result{a, err} }
-	return w
-}}
