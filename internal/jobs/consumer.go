@@ -42,6 +42,7 @@ type Consumer struct {
 	nc     *nats.Conn
 	cfg    ConsumerConfig
 	log    *slog.Logger
+	terms  pullTerms
 	handle Handler
 
 	stopping chan struct{}
@@ -96,6 +97,7 @@ func NewConsumer(q *Queue, cfg ConsumerConfig) (*Consumer, error) {
 		nc:       q.nc,
 		cfg:      cfg,
 		log:      cfg.Log,
+		terms:    pullTermsFor(q.cfg.AckWait),
 		stopping: make(chan struct{}),
 		slots:    slots{total: cfg.Slots},
 	}

@@ -57,6 +57,8 @@ func TestConsumerTakesNoMoreThanItsSlots(t *testing.T) {
 	r.none(t, 200*time.Millisecond)
 	d, err := b.q.Depth(t.Context())
 	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), d.Oldest, time.Minute)
+	d.Oldest = time.Time{}
 	require.Equal(t, Depth{Queued: 8, Pending: 2}, d)
 	first.finish(t)
 	second.finish(t)
@@ -104,6 +106,46 @@ func TestConsumerPriorityAfterABusyTime(t *testing.T) {
 		require.Equal(t, want, h.Priority)
 		h.finish(t)
 	}
+}
+
+// A low job has landed without a slot; the high ones that wait at the server
+// still go first.
+func TestConsumerLandedJobsKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Hour, Patience: 10 * time.Second})
+	eventually(t, func() bool { return r.waiting() == 4 }, "idle pulls")
+	b.send(t, "task.run", echo)
+	h := r.next(t)
+	b.send(t, "low.task.run", echo)
+	eventually(t, func() bool { return r.Load().Landed == 1 }, "landed")
+	for range 3 {
+		b.send(t, "high.task.run", echo)
+	}
+	eventually(t, func() bool { return r.Load().Landed == 2 }, "one high job has landed, too")
+	h.finish(t)
+	for _, want := range []Priority{High, High, High, Low} {
+		h := r.next(t)
+		require.Equal(t, want, h.Priority)
+		h.finish(t)
+	}
+}
+
+// What finds no slot in time goes to somebody else.
+func TestConsumerPatience(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{AckWait: time.Minute})
+	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Hour, Patience: 50 * time.Millisecond})
+	eventually(t, func() bool { return r.waiting() == 4 }, "idle pulls")
+	b.send(t, "task.run", echo)
+	h := r.next(t)
+	b.send(t, "low.task.run", echo)
+	eventually(t, func() bool { return r.Load().Landed == 1 }, "landed")
+	other := connect(t, b.srv, Config{AckWait: time.Minute}).consume(t, ConsumerConfig{Slots: 1})
+	low := other.next(t)
+	require.Equal(t, 2, low.Delivered)
+	low.finish(t)
+	h.finish(t)
 }
 
 // waiting counts the pulls that are open at the server.
@@ -331,14 +373,14 @@ func TestParkedJobsHoldNoSlot(t *testing.T) {
 	go func() { gaveUp <- parked[1].Unpark(ctx) }()
 	why := errors.New("had enough")
 	cancel(why)
-	require.Equal(t, why, <-gaveUp)
+	require.Equal(t, why, answer(t, gaveUp))
 
 	back := make(chan error, 1)
 	go func() { back <- parked[2].Unpark(t.Context()) }()
 	eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.unparked) == 1 }, "asks for a slot")
 	b.send(t, "high.task.run", echo)
 	parked[0].finish(t)
-	require.NoError(t, <-back, "before any job that has not begun")
+	require.NoError(t, answer(t, back), "before any job that has not begun")
 	for _, h := range append(parked[1:], other) {
 		h.finish(t)
 	}
@@ -362,7 +404,7 @@ func TestUnparkAtAStop(t *testing.T) {
 	eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.unparked) == 1 }, "asks for a slot")
 	r.Stop()
 	<-parked.Stopping()
-	require.ErrorIs(t, <-back, ErrStopping)
+	require.ErrorIs(t, answer(t, back), ErrStopping)
 	require.False(t, runs.Park())
 	require.NoError(t, parked.GiveBack(0))
 	parked.done()

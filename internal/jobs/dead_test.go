@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,14 +58,16 @@ func TestDeadLetterAfterTheDedupWindow(t *testing.T) {
 	require.NoError(t, err)
 	letter := DeadLetter{Job: j, Class: ClassPolicy, Reason: "no"}
 	require.NoError(t, b.q.Dead(t.Context(), letter))
+	_, err = b.js.Publish(t.Context(), "dead.x.y.z", nil, jetstream.WithMsgID("marker"))
+	require.NoError(t, err)
 	s, err := b.js.Stream(t.Context(), StreamDead)
 	require.NoError(t, err)
 	cfg := s.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
 	_, err = b.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
-	eventually(t, func() bool { // any message id: is it forgotten?
-		ack, err := b.js.Publish(t.Context(), "dead.x.y.z", nil, jetMsgID(fmt.Sprintf("%s.%s.%d", j.Session, j.ID, j.Origin)))
+	eventually(t, func() bool { // when the later id is forgotten, so is the letter's
+		ack, err := b.js.Publish(t.Context(), "dead.x.y.z", nil, jetstream.WithMsgID("marker"))
 		return err == nil && !ack.Duplicate
 	}, "forgotten")
 	require.NoError(t, b.q.Dead(t.Context(), letter))

@@ -181,6 +181,18 @@ func (h *held) finish(t testing.TB) {
 	h.done()
 }
 
+// answer waits for what a goroutine has to say.
+func answer(t testing.TB, ch <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-ch:
+		return err
+	case <-time.After(15 * time.Second):
+		require.FailNow(t, "no answer")
+		return nil
+	}
+}
+
 func (b *bench) msgs(t testing.TB, stream string) uint64 {
 	t.Helper()
 	s, err := b.js.Stream(t.Context(), b.q.ns.Stream(stream))

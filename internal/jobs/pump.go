@@ -62,7 +62,7 @@ func (c *Consumer) rank(s *source) int {
 // pick returns the source to fetch from, or nil if none may have messages.
 func (c *Consumer) pick() (best *source) {
 	for _, s := range c.sources {
-		if s.blocked || s.isOpen() || !s.maybe && s.passed < c.cfg.Guard {
+		if s.blocked || s.isOpen() || !s.maybe {
 			continue
 		}
 		if best == nil || c.rank(s) < c.rank(best) {
@@ -127,7 +127,7 @@ func (c *Consumer) fetch(s *source) {
 
 // wait asks s for one message, whenever it comes.
 func (c *Consumer) wait(s *source) {
-	if !s.blocked && c.request(s, waitRequest, pullHeartbeat*5/2) {
+	if !s.blocked && c.request(s, waitRequest(c.terms), c.terms.silence()) {
 		s.pull.nowait, s.pull.left = false, 1
 	}
 }
@@ -213,7 +213,7 @@ func (c *Consumer) told(p *pull, m *nats.Msg) {
 	}
 	switch st := readStatus(m); st {
 	case statusHeartbeat:
-		p.timer.Reset(pullHeartbeat * 5 / 2)
+		p.timer.Reset(c.terms.silence())
 		return
 	case statusEmpty, statusEnded:
 		c.end(p)

@@ -206,6 +206,7 @@ type Depth struct {
 	Pending uint64 // delivered and not acknowledged: running, parked, or given back
 	Waiting uint64 // in a schedule
 	Dead    uint64
+	Oldest  time.Time // when the oldest job in JOBS that is not done was published; zero if there is none
 }
 
 // Depth asks the server for the numbers; they are of slightly different moments.
@@ -223,6 +224,13 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 		if s.config.Durable == DurableAgain {
 			again = info.NumPending + uint64(info.NumAckPending)
 		}
+	}
+	jobs, err := q.js.Stream(ctx, q.ns.Stream(StreamJobs))
+	if err != nil {
+		return d, fmt.Errorf("stream %s: %w", q.ns.Stream(StreamJobs), err)
+	}
+	if state := jobs.CachedInfo().State; state.Msgs > 0 {
+		d.Oldest = state.FirstTime
 	}
 	schedules, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
 	if err != nil {

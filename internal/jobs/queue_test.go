@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func jetMsgID(id string) jetstream.PublishOpt { return jetstream.WithMsgID(id) }
-
 func TestSetupTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})

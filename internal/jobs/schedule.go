@@ -67,19 +67,25 @@ func (q *Queue) Hasten(ctx context.Context, session, job string) (ok bool, err e
 	if err != nil {
 		return false, fmt.Errorf("hasten job %s: %w", job, err)
 	}
-	m := &nats.Msg{Subject: subject, Header: maps.Clone(old.Header), Data: old.Data}
+	ok, err = q.hasten(ctx, old)
+	if err != nil {
+		return false, fmt.Errorf("hasten job %s: %w", job, err)
+	}
+	return ok, nil
+}
+
+// hasten stores a schedule again, due now, unless it has fired since it was read:
+// then there is nothing left to hasten, and a second one would run the job again.
+func (q *Queue) hasten(ctx context.Context, old *jetstream.RawStreamMsg) (ok bool, err error) {
+	m := &nats.Msg{Subject: old.Subject, Header: maps.Clone(old.Header), Data: old.Data}
 	m.Header.Set(jetstream.ScheduleHeader, scheduleAt(time.Now()))
 	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.hasten", q.ns.Stream(StreamSchedules), old.Sequence))
-	// When it fires in between, there is nothing left to hasten.
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(old.Sequence, 10))
 	_, err = q.pub.Publish(ctx, m)
 	if errors.Is(err, natsx.ErrStale) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("hasten job %s: %w", job, err)
-	}
-	return true, nil
+	return err == nil, err
 }
 
 // CancelSchedule drops a job from SCHEDULES for good. The caller has recorded

@@ -54,13 +54,23 @@ type pull struct {
 	timer  *time.Timer // fires when the server has been silent for too long
 }
 
-// How long a waiting pull stays with the server, how often the server then says
-// that it still has it, and how long an answer to a fetch may take.
-const (
-	pullExpires   = 5 * time.Minute
-	pullHeartbeat = 20 * time.Second
-	fetchSilence  = 5 * time.Second
-)
+// fetchSilence is how long an answer to a fetch may take.
+const fetchSilence = 5 * time.Second
+
+// pullTerms are how long a waiting pull stays with the server, and how often the
+// server then says that it still has it. The pull ends well within AckWait: a
+// worker that freezes must not be handed its own jobs again when they time out.
+type pullTerms struct {
+	expires, heartbeat time.Duration
+}
+
+func pullTermsFor(ackWait time.Duration) pullTerms {
+	expires := min(ackWait/2, time.Minute)
+	return pullTerms{expires: expires, heartbeat: max(expires/2, 100*time.Millisecond)}
+}
+
+// silence is how long the server may say nothing on a waiting pull.
+func (p pullTerms) silence() time.Duration { return max(p.heartbeat*5/2, p.expires+time.Second) }
 
 type pullRequest struct {
 	Batch     int           `json:"batch"`
@@ -70,13 +80,17 @@ type pullRequest struct {
 }
 
 // waitRequest asks for one message, whenever it comes.
-var waitRequest = func() []byte {
-	b, err := json.Marshal(pullRequest{Batch: 1, Expires: pullExpires, Heartbeat: pullHeartbeat})
+func waitRequest(p pullTerms) []byte {
+	r := pullRequest{Batch: 1, Expires: p.expires}
+	if p.heartbeat <= p.expires/2 { // the server refuses more
+		r.Heartbeat = p.heartbeat
+	}
+	b, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // a fixed struct
 	}
 	return b
-}()
+}
 
 // fetchRequest asks for n messages that are there now.
 func fetchRequest(n int) []byte {

@@ -285,7 +285,7 @@ func (w *Worker) exhausted(ctx context.Context, l *jobs.DeadLetter) error {
 		return err
 	}
 	rec := succeed(past, w.cfg.AckWait, time.Now())
-	rec.Worker, rec.Stream, rec.StreamSeq, rec.Origin = w.cfg.Name, l.Job.Stream, l.Job.StreamSeq, l.Job.Origin
+	rec.Worker, rec.Stream, rec.StreamSeq, rec.Delivery, rec.Origin = w.cfg.Name, l.Job.Stream, l.Job.StreamSeq, l.Job.Delivered, l.Job.Origin
 	claim, err := w.facts.Claim(ctx, key, rec, past.Claimed.Seq)
 	if err != nil {
 		return err

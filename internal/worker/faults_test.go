@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/local"
@@ -264,7 +265,6 @@ func TestBadInput(t *testing.T) {
 	w := newWorld(t)
 	w.worker()
 	for name, tc := range map[string]struct{ subject, body, pointer, reason string }{
-		"malformed":     {"task.run", `{"id":"bad0","session":"s1",`, "", "JSON"},
 		"unknown field": {"task.run", `{"id":"bad1","session":"s1","argv":["true"],"tiemout":"5s"}`, "/tiemout", "timeout"},
 		"bad duration":  {"task.run", `{"id":"bad2","session":"s1","argv":["true"],"timeout":"-5s"}`, "/timeout", "duration"},
 		"no command":    {"task.run", `{"id":"bad3","session":"s1"}`, "", "argv"},
@@ -281,6 +281,15 @@ func TestBadInput(t *testing.T) {
 			require.Contains(t, e.Reason, tc.reason)
 		})
 	}
+	t.Run("malformed", func(t *testing.T) {
+		msg := nats.NewMsg("task.run")
+		msg.Data = []byte(`{"id":"x","session":`)
+		msg.Header.Set("Nats-Msg-Id", "torn")
+		require.NoError(t, w.nc.PublishMsg(msg))
+		e := w.follow(events.Job{Session: "torn", ID: "torn"})
+		require.Equal(t, events.Dead, e.Kind)
+		require.Contains(t, e.Reason, "JSON")
+	})
 	// The worker goes on.
 	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "true")).Kind)
 }

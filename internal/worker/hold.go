@@ -83,6 +83,7 @@ var (
 	errEnded     = errors.New("job has ended")
 	errDuplicate = errors.New("job was published before")
 	errStale     = errors.New("job has moved on to a younger message")
+	errOutrun    = errors.New("the message was delivered again since")
 	errCopied    = errors.New("an older message of the job is being worked on")
 )
 
@@ -136,6 +137,8 @@ func (h *hold) inherit() error {
 			return errStale
 		case copied:
 			return errCopied
+		case outrun:
+			return errOutrun
 		}
 		next := succeed(past, h.w.cfg.AckWait, time.Now())
 		err = h.take(next, past.Claimed.Seq)
@@ -165,7 +168,7 @@ func (h *hold) inherit() error {
 }
 
 func (h *hold) take(c events.Claimed, prev uint64) error {
-	c.Worker, c.Stream, c.StreamSeq, c.Origin = h.w.cfg.Name, h.d.Stream, h.d.StreamSeq, h.d.Origin
+	c.Worker, c.Stream, c.StreamSeq, c.Delivery, c.Origin = h.w.cfg.Name, h.d.Stream, h.d.StreamSeq, h.d.Delivered, h.d.Origin
 	claim, err := h.w.facts.Claim(h.ctx, h.key, c, prev)
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
@@ -208,6 +211,8 @@ func (h *hold) decline(err error) error {
 		return h.d.Ack()
 	case errors.Is(err, errCopied):
 		return h.d.GiveBack(h.w.cfg.AckWait)
+	case errors.Is(err, errOutrun):
+		return h.yield()
 	case errors.Is(context.Cause(h.ctx), errStopping):
 		return h.d.GiveBack(letGo)
 	}

@@ -16,6 +16,7 @@ const (
 	heir                      // the last holder let go, or vanished: take over
 	duplicate                 // another publication of the same job came first
 	stale                     // the job has moved on to a younger message
+	outrun                    // the server has delivered this message again since, and that delivery was taken up
 	copied                    // an older message of the job is still being worked on
 )
 
@@ -30,6 +31,10 @@ func stand(h events.History, j *jobs.Job) standing {
 	c := h.Claimed.Value
 	switch {
 	case c.Stream == j.Stream && c.StreamSeq == j.StreamSeq:
+		// A worker that was frozen finds old deliveries when it wakes.
+		if c.Delivery > j.Delivered {
+			return outrun
+		}
 		return heir
 	case c.Origin != j.Origin:
 		return duplicate
