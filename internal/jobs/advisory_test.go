@@ -20,8 +20,8 @@ func TestExhaustedDeliveries(t *testing.T) {
 	b.send(t, "staging.task.run.bob", `{"session":"s","argv":["x"]}`, "Nats-Msg-Id", "poison")
 	h := r.next(t)
 	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now())) // so that one of each stream dies
-	h.done()
 	require.NoError(t, h.GiveBack(0))
+	h.done()
 	for range 3 { // once more from JOBS, twice from SCHEDULES
 		h := r.next(t)
 		_ = h.GiveBack(0)

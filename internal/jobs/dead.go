@@ -204,9 +204,10 @@ func (q *Queue) DeadDiscard(ctx context.Context, seq uint64) error {
 }
 
 // DeadReplay puts a job back to work: its body goes to the subject it was first
-// published to, as the same job, with a new series of attempts. Then the letter
-// is taken off the shelf; should it die again, it gets a new one. Two replays of
-// a letter at the same time are one.
+// published to, with a new series of attempts, under the id "<id>-r<seq>": the
+// dead job keeps its one terminal event, the new one gets its own. Then the letter
+// is taken off the shelf; should it die again, it gets a new one. Two replays of a
+// letter at the same time are one.
 func (q *Queue) DeadReplay(ctx context.Context, seq uint64) (Published, error) {
 	l, err := q.DeadGet(ctx, seq)
 	if err != nil {
@@ -216,7 +217,8 @@ func (q *Queue) DeadReplay(ctx context.Context, seq uint64) (Published, error) {
 		return Published{}, fmt.Errorf("replay dead letter %d: %w", seq, ErrCutLetter)
 	}
 	m := nats.NewMsg(l.Subject)
-	m.Data = withJob(l.Body, l.Job)
+	job := replayID(l.Job, seq)
+	m.Data = withJob(l.Body, job)
 	keepHeaders(m.Header, l.Header)
 	m.Header.Set(HeaderReplay, strconv.FormatUint(seq, 10))
 	m.Header.Set(nats.MsgIdHdr, "replay."+strconv.FormatUint(seq, 10))
@@ -227,17 +229,26 @@ func (q *Queue) DeadReplay(ctx context.Context, seq uint64) (Published, error) {
 	if err := q.DeadDiscard(ctx, seq); err != nil && !errors.Is(err, ErrNoLetter) {
 		q.log.Warn("dead letter stays although its job is back at work", "seq", seq, "job_id", l.Job, "err", err)
 	}
+	session := l.Session
+	if session == l.Job && peekBody(m.Data).Session == "" {
+		session = job // a session of its own, as before
+	}
 	return Published{
-		Session: l.Session, Job: l.Job, Subject: l.Subject,
+		Session: session, Job: job, Subject: l.Subject,
 		Stream: ack.Stream, StreamSeq: ack.Seq, Duplicate: ack.Duplicate,
 	}, nil
 }
 
-// withJob writes the job's id into a body that lacks it: the id came from the
-// first message's own headers or sequence, and a replay is the same job.
+// replayID names the job that takes a dead one's place.
+func replayID(id string, seq uint64) string {
+	mark := "-r" + strconv.FormatUint(seq, 10)
+	return id[:min(len(id), 64-len(mark))] + mark
+}
+
+// withJob writes the job's id into a body.
 func withJob(body []byte, id string) []byte {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields == nil || fields["id"] != nil {
+	if json.Unmarshal(body, &fields) != nil || fields == nil {
 		return body
 	}
 	fields["id"], _ = json.Marshal(id) // a string

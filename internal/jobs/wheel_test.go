@@ -27,6 +27,7 @@ func TestWheelBeats(t *testing.T) {
 				start := time.Now()
 				require.Equal(t, n, w.Len())
 				time.Sleep(10*every + wheelTick)
+				synctest.Wait()
 				for _, b := range beats {
 					require.GreaterOrEqual(t, len(b), 10)
 					require.LessOrEqual(t, len(b), 11)
@@ -51,6 +52,7 @@ func TestWheelSpreadsBeats(t *testing.T) {
 			w.Add(10*time.Second, func() { at[time.Now()]++ })
 		}
 		time.Sleep(11 * time.Second)
+		synctest.Wait()
 		require.Greater(t, len(at), 40)
 		for when, n := range at {
 			require.LessOrEqual(t, n, 25, when)
@@ -68,6 +70,7 @@ func TestWheelStop(t *testing.T) {
 		var stopB func()
 		stopB = w.Add(time.Second, func() { b++; stopB() }) // from within
 		time.Sleep(5500 * time.Millisecond)
+		synctest.Wait()
 		stopA()
 		stopA()
 		was := a
@@ -75,10 +78,12 @@ func TestWheelStop(t *testing.T) {
 		require.Equal(t, 1, b)
 		require.Zero(t, w.Len())
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.Equal(t, was, a)
 
 		stop := w.Add(time.Second, func() { a++ }) // it wakes up again
 		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
 		require.Equal(t, was+1, a)
 		stop()
 		w.Close()
@@ -100,6 +105,7 @@ func TestWheelSleepsWhileEmpty(t *testing.T) {
 		tick := w.tick
 		w.mu.Unlock()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		require.Equal(t, tick, w.tick)
@@ -117,12 +123,15 @@ func TestWheelAfterAPause(t *testing.T) {
 		var hold time.Duration
 		w.Add(time.Second, func() { slow++; time.Sleep(hold); hold = 0 })
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		hold = 5 * time.Minute // blocks the wheel for longer than a turn
 		time.Sleep(5*time.Minute + 2*time.Second)
+		synctest.Wait()
 		require.Less(t, n, 4)
 		require.Less(t, slow, 10)
 		was := n
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, was+6, n)
 	})
 }
