@@ -4,36 +4,31 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // banner tells people what runs where, and three commands to paste.
-func (a app) banner(s *stack.Stack, w *running) {
+func (a app) banner(s *stack.Stack, w *running, httpAddr string) {
 	lines := [][2]string{
 		{"nats", s.NATSURL() + "  JetStream, " + strings.TrimSpace("nats-server "+dependency("github.com/nats-io/nats-server/v2"))},
 		{"redis", s.RedisURL() + "  " + s.Redis.Kind},
 		{"sandboxes", s.E2BURL() + "  isolation: " + s.E2B.Isolation()},
-		{"worker", describeWorker(w)},
+		{"worker", workerLine(w, httpAddr)},
 		{"data", dataLine(s)},
 	}
 	fmt.Fprintf(a.stderr, "Sandjet devstack %s\n", versionString())
 	for _, l := range lines {
 		fmt.Fprintf(a.stderr, "  %-10s %s\n", l[0], l[1])
 	}
-	publisher := "publisher"
-	if _, err := exec.LookPath(publisher); err != nil {
-		if _, err := os.Stat("cmd/publisher"); err == nil {
-			publisher = "go run ./cmd/publisher"
-		}
-	}
 	fmt.Fprintf(a.stderr, `
   nats -s %[1]s pub task.run '{"id":"hello","session":"s1","argv":["echo","hi"]}'
   %[2]s -s %[1]s follow hello --session s1
   %[2]s -s %[1]s run --session s1 -- sh -c 'id; pwd; ls -la'
 
-`, s.NATSURL(), publisher)
+`, s.NATSURL(), publisherCommand())
 }
 
 func dataLine(s *stack.Stack) string {
@@ -43,9 +38,27 @@ func dataLine(s *stack.Stack) string {
 	return s.DataDir
 }
 
-func describeWorker(w *running) string {
+func workerLine(w *running, httpAddr string) string {
 	if w == nil {
 		return "none (--no-worker)"
 	}
-	return "in this process"
+	return "http://" + httpAddr + "/readyz, /metrics"
+}
+
+// publisherCommand is how the publisher is called from here: as it was
+// installed, as it was built beside this program, or from its source.
+func publisherCommand() string {
+	if _, err := exec.LookPath("publisher"); err == nil {
+		return "publisher"
+	}
+	if self, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(self), "publisher")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	if _, err := os.Stat("cmd/publisher"); err == nil {
+		return "go run ./cmd/publisher"
+	}
+	return "publisher"
 }

@@ -31,6 +31,11 @@ func (a app) up(ctx context.Context, o upOptions) (err error) {
 	if err := stack.CheckAddr(o.httpAddr); err != nil {
 		return fmt.Errorf("--http-addr: %w", err)
 	}
+	if o.httpAddr == "" {
+		if o.httpAddr, err = stack.FreeAddr(); err != nil {
+			return err
+		}
+	}
 	o.stack.Log = log
 	// The parts outlive ctx: they stop one after the other, the worker first.
 	life := context.WithoutCancel(ctx)
@@ -47,7 +52,7 @@ func (a app) up(ctx context.Context, o upOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, w.stop()) }()
 	}
-	a.banner(s, w)
+	a.banner(s, w, o.httpAddr)
 	if err := a.announce(o.envFile, s.Env()); err != nil {
 		return err
 	}

@@ -73,15 +73,9 @@ func (r *running) stop() error {
 // workerEnv is the environment of a worker on this stack: the stack's own
 // addresses, and of the outer environment what does not say where things are.
 func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(string) string {
-	vars := map[string]string{}
+	vars := map[string]string{"WORKER_HTTP_ADDR": httpAddr}
 	for _, v := range s.Env() {
 		vars[v.Name] = v.Value
-	}
-	switch {
-	case httpAddr != "":
-		vars["WORKER_HTTP_ADDR"] = httpAddr
-	case outer("WORKER_HTTP_ADDR") == "":
-		vars["WORKER_HTTP_ADDR"] = "127.0.0.1:0"
 	}
 	return func(name string) string {
 		if v, ok := vars[name]; ok {

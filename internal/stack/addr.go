@@ -12,6 +12,16 @@ func CheckAddr(addr string) error {
 	return err
 }
 
+// FreeAddr returns a loopback "host:port" that nobody listens on now. Who is to
+// listen there should do so soon: it is not kept.
+func FreeAddr() (string, error) {
+	port, err := freePort("127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
 // splitAddr reads "host:port". Empty means a free port on 127.0.0.1, which
 // the servers write as port -1. Only loopback is taken.
 func splitAddr(addr string) (host string, port int, err error) {
