@@ -33,7 +33,8 @@ func bwrapCommand(root string, users accounts) *exec.Cmd {
 			args = append(args, "--ro-bind", real, p)
 		}
 	}
-	args = append(args, "--proc", "/proc", "--dev", "/dev")
+	args = append(args, "--proc", "/proc")
+	args = append(args, devices(users)...)
 	if users.mapped {
 		// Inside, root is the machine's root without its powers; the kernel
 		// lets even that one write to these.
@@ -50,6 +51,23 @@ func bwrapCommand(root string, users accounts) *exec.Cmd {
 		mapUsers(cmd.SysProcAttr)
 	}
 	return cmd
+}
+
+// devices makes the sandbox's /dev. As an ordinary user bubblewrap would need a
+// second user namespace for terminals of the sandbox's own, and nobody could
+// enter the first one again; there the terminals are the machine's.
+func devices(users accounts) []string {
+	if users.mapped {
+		return []string{"--dev", "/dev"}
+	}
+	args := []string{"--tmpfs", "/dev", "--dev-bind", "/dev/pts", "/dev/pts", "--symlink", "pts/ptmx", "/dev/ptmx"}
+	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		args = append(args, "--dev-bind", "/dev/"+d, "/dev/"+d)
+	}
+	for i, name := range []string{"stdin", "stdout", "stderr"} {
+		args = append(args, "--symlink", "/proc/self/fd/"+strconv.Itoa(i), "/dev/"+name)
+	}
+	return append(args, "--symlink", "/proc/self/fd", "/dev/fd", "--dir", "/dev/shm", "--tmpfs", "/dev/shm")
 }
 
 // mapUsers makes the command's user namespace: root inside is root without
@@ -75,10 +93,10 @@ mount --bind "$0/home/user" /mnt/home
 mount --bind "$0/root" /mnt/root
 mount --bind "$0/tmp" /mnt/tmp
 if ! [ -d /home/user ]; then mount -t tmpfs -o mode=755 home /home; mkdir /home/user; fi
-mount --move /mnt/home /home/user
-mount --move /mnt/root /root
-mount --move /mnt/tmp /tmp
-umount /mnt
+mount --bind /mnt/home /home/user
+mount --bind /mnt/root /root
+mount --bind /mnt/tmp /tmp
+umount -l /mnt
 mount -t proc proc /proc
 read -r _ <&3 &
 echo $$ >&3

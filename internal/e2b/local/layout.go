@@ -141,19 +141,14 @@ func machineFile(path string) string {
 	return string(b)
 }
 
-// removeTree removes a sandbox's directory, also where the sandbox took the
-// permission to do so away.
+// removeTree removes a sandbox's directory.
 func removeTree(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return fmt.Errorf("remove the sandbox's files: %w", err)
 	}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) //nolint:gosec // a directory, ours to remove
-		}
-		return nil
-	})
-	if err := os.RemoveAll(dir); err != nil {
+	defer parent.Close()
+	if err := removeBelow(parent, filepath.Base(dir)); err != nil {
 		return fmt.Errorf("remove the sandbox's files: %w", err)
 	}
 	return nil

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a terminal. In a strong jail it is one of the jail's own,
-// so that its name means something inside.
+// openTerminal makes a terminal. Where the jail has terminals of its own it is
+// one of these, so that its name means something inside.
 func (j *jail) openTerminal(size winsize) (master, slave *os.File, err error) {
-	if j.level == Strong {
+	if j.level == Strong && j.users.mapped {
 		master, slave, err = j.openOwnTerminal()
 	} else {
 		master, slave, err = pty.Open()

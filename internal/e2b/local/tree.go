@@ -205,7 +205,23 @@ func (t *tree) removeAll(name string) error {
 		return err
 	}
 	defer r.Close()
-	return r.RemoveAll(base)
+	return removeBelow(r, base)
+}
+
+// removeBelow removes a name of r and all below it, also where somebody took
+// the permission to do so away from those who are not root.
+func removeBelow(r *os.Root, name string) error {
+	err := r.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = fs.WalkDir(r.FS(), name, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = r.Chmod(path, 0o700) // before it is read
+		}
+		return nil
+	})
+	return r.RemoveAll(name)
 }
 
 // names lists a directory, sorted.
