@@ -17,7 +17,7 @@ func (c *conn) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
 	name := c.ns.Stream(events.BucketArtifact)
 	b, err := c.js.ObjectStore(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("object bucket %s does not exist: start a worker, it makes it", name)
+		return nil, fmt.Errorf("%w: %s; start a worker, it makes it", err, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("object bucket %s: %w", name, err)

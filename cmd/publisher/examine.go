@@ -110,7 +110,7 @@ func (c *conn) examineStream(ctx context.Context, want stream) (finding, time.Ti
 		return finding{check, problem, "does not take in " + strings.Join(missing, " "), "start a worker of this version, it brings the stream up to date"}, info.TimeStamp
 	}
 	if info.Config.Retention != want.retention {
-		return finding{check, problem, fmt.Sprintf("is a %s stream, not %s", info.Config.Retention, want.retention), "it is not Sandjet's: use another --namespace"}, info.TimeStamp
+		return finding{check, problem, fmt.Sprintf("keeps messages by %s, not %s", info.Config.Retention, want.retention), "it is not Sandjet's: use another --namespace"}, info.TimeStamp
 	}
 	for _, name := range want.consumers {
 		if _, err := s.Consumer(ctx, name); errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -153,8 +153,11 @@ func covers(filter, subject string) bool {
 func (c *conn) examineBucket(ctx context.Context) finding {
 	check := "bucket " + c.ns.Stream(events.BucketArtifact)
 	b, err := c.bucket(ctx)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return finding{check, problem, "does not exist", "start a worker in this namespace, it makes it"}
+	}
 	if err != nil {
-		return finding{check, problem, firstLine(err), "upload and download need it"}
+		return finding{check, problem, firstLine(err), "check that the credentials may read it"}
 	}
 	st, err := b.Status(ctx)
 	if err != nil {

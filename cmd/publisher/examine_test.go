@@ -1,10 +1,16 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
 )
 
 func TestCovers(t *testing.T) {
@@ -48,4 +54,33 @@ func TestSkew(t *testing.T) {
 	require.Equal(t, warning, ahead.Level)
 	require.Contains(t, ahead.Says, "ahead of the server's")
 	require.Contains(t, skew(time.Now().Add(time.Minute)).Says, "behind the server's")
+}
+
+// Each way a deployment can be broken is found, and alone.
+func TestDoctorFindsWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	doctor := func() string { return d.publisher(t.Context(), nil, "doctor").stdout }
+	sound := doctor()
+	require.Equal(t, 1, strings.Count(sound, "problem"), "only the worker is missing:\n%s", sound)
+
+	jobsStream, err := d.js.Stream(t.Context(), jobs.StreamJobs)
+	require.NoError(t, err)
+	require.NoError(t, jobsStream.DeleteConsumer(t.Context(), jobs.DurableLow))
+	require.Regexp(t, `(?m)^stream JOBS +problem +has no consumer worker-low: start a worker`, doctor())
+
+	cfg := jobsStream.CachedInfo().Config
+	cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(s string) bool { return s == "high.task.run" })
+	_, err = d.js.UpdateStream(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^stream JOBS +problem +does not take in high.task.run:`, doctor())
+
+	require.NoError(t, d.js.DeleteStream(t.Context(), jobs.StreamDead))
+	_, err = d.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: jobs.StreamDead, Subjects: []string{"dead.>"}, Retention: jetstream.InterestPolicy})
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^stream DEAD +problem +keeps messages by Interest, not Limits: it is not Sandjet's`, doctor())
+
+	require.NoError(t, d.js.DeleteObjectStore(t.Context(), events.BucketArtifact))
+	require.Regexp(t, `(?m)^bucket ARTIFACTS +problem +does not exist: start a worker`, doctor())
+	require.Equal(t, 4, strings.Count(doctor(), "problem"))
 }

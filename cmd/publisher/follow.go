@@ -46,9 +46,9 @@ func (a *App) follow(ctx context.Context, cmd *cli.Command, c *conn, id string) 
 	})
 }
 
-// whole makes sure that a hash can be verified, which takes all bytes: the log
+// uncut makes sure that a hash can be verified, which takes all bytes: the log
 // is read from the start, and what was not asked for is cut off here.
-func whole(opts events.FollowOptions, show view) (events.FollowOptions, view) {
+func uncut(opts events.FollowOptions, show view) (events.FollowOptions, view) {
 	if !opts.Verify {
 		return opts, show
 	}

@@ -71,7 +71,7 @@ func (a *App) show(ctx context.Context, cmd *cli.Command, c *conn, job events.Jo
 	if cmd.Bool("json") {
 		view = a.jsonView
 	}
-	opts, view = whole(opts, view)
+	opts, view = uncut(opts, view)
 	end, err := a.newWatch(c, job, opts, view).Run(ctx)
 	if err != nil {
 		return err

@@ -36,10 +36,11 @@ func TestMain(m *testing.M) {
 //	history S J FILE      write a job's events as a worker would, see history.go
 //	objects N             the object bucket must hold N objects
 //
-// Scripts that ask questions only a whole deployment answers begin with
-// [!stack] skip.
+//	stack                 use the whole deployment that scripts share, see whole
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	w := new(whole)
+	t.Cleanup(w.stop)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -51,7 +52,6 @@ func TestScripts(t *testing.T) {
 			env.Values[deploymentKey{}] = new(*deployment)
 			return nil
 		},
-		Condition: condition,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":   exits,
 			"nats":    startNATS,
@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 			"queued":  queued,
 			"history": playHistory,
 			"objects": objects,
+			"stack":   w.use,
 		},
 	})
 }

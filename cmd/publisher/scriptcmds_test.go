@@ -146,19 +146,6 @@ func (a *actor) finish(ctx context.Context, k events.Kind, amend string) error {
 	return a.End(ctx, k, o)
 }
 
-// condition knows "stack": whether a whole deployment, worker included, can be
-// started for a script.
-func condition(cond string) (bool, error) {
-	if cond == "stack" {
-		return false, nil
-	}
-	return false, errUnknownCondition(cond)
-}
-
-type errUnknownCondition string
-
-func (e errUnknownCondition) Error() string { return "unknown condition " + string(e) }
-
 // eventually waits for what another goroutine or process brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
