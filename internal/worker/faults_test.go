@@ -11,6 +11,7 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/worker"
 )
@@ -256,6 +257,15 @@ func TestFiles(t *testing.T) {
 	none := w.follow(w.publish(jobs.FileUpload, &jobs.File{Common: jobs.Common{Session: "s1"}, Object: "none", Path: "f"}))
 	require.Equal(t, "not_found", none.Class)
 	require.Equal(t, "/object", none.Pointer)
+
+	// Once the object is there the dead letter goes back to work, as a job of its
+	// own.
+	_, err = bucket.PutString(t.Context(), "none", "late")
+	require.NoError(t, err)
+	var again query.DeadReplayReply
+	w.ask(query.DeadReplay, query.DeadRequest{Seq: w.ask1Dead().Seq}, &again)
+	require.Equal(t, events.Succeeded, w.follow(events.Job{Session: "s1", ID: again.Job}).Kind)
+	require.Equal(t, "late", string(w.follow(w.run("s1", "cat", "f")).Stdout))
 }
 
 // What is no job ends as a dead letter with the reason, and its followers hear

@@ -44,11 +44,14 @@ type hold struct {
 
 func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 	h := &hold{
-		w:     w,
-		d:     d,
-		key:   events.Job{Session: d.Session, ID: d.ID},
-		log:   w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
-		entry: store.Entry{Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive()},
+		w:   w,
+		d:   d,
+		key: events.Job{Session: d.Session, ID: d.ID},
+		log: w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
+		entry: store.Entry{
+			Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive(),
+			Holder: fmt.Sprintf("%s/%s.%d.%d", w.cfg.Name, d.Stream, d.StreamSeq, d.Delivered),
+		},
 		wish:  make(chan struct{}),
 		begun: time.Now(),
 	}
@@ -205,6 +208,7 @@ func (h *hold) decline(err error) error {
 	defer done()
 	switch {
 	case errors.Is(err, errEnded):
+		h.entered, h.entry.Holder = true, "" // what its last holder has left there
 		return h.bury(ctx)
 	case errors.Is(err, errDuplicate), errors.Is(err, errStale):
 		h.log.Info("message dropped", "why", err)
@@ -360,10 +364,10 @@ func (h *hold) beat() {
 		h.log.Warn("beat not sent", "err", err)
 	}
 	h.mu.Lock()
-	k, b, entered := h.session, h.box, h.entered
+	k, b, entered, entry := h.session, h.box, h.entered, h.entry
 	h.mu.Unlock()
 	if entered {
-		h.w.renew.add(h.entry)
+		h.w.renew.add(entry)
 	}
 	if b != nil {
 		h.w.background(func(ctx context.Context) {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
 )
 
@@ -23,49 +25,86 @@ func (h *hold) turn() error {
 	defer forget()
 	var deadline time.Time
 	for {
-		adm, err := h.w.view.Enter(h.ctx, h.entry, h.w.busyLease())
+		adm, err := h.enter()
 		if err != nil {
-			return fmt.Errorf("enter the lane: %w", err)
+			return err
 		}
-		h.mu.Lock()
-		h.entered = true
-		h.mu.Unlock()
 		if adm.Turn && !adm.Pausing {
 			if !deadline.IsZero() {
 				if err := h.d.Unpark(h.ctx); err != nil {
 					return err
 				}
 			}
-			if adm.Known {
-				h.ask.view = &known{adm.Rec, adm.Seq}
-			}
-			return nil
+			return h.mayGo(adm)
 		}
 		if deadline.IsZero() {
-			if adm.Pausing && adm.Turn && h.d.Kind == jobs.SandboxPause {
-				return nil
-			}
 			deadline = time.Now().Add(jobs.MaxHold)
-			if err := h.tellLane(adm.Ahead, adm.Pausing); err != nil {
+			if err := h.tellLane(adm); err != nil {
 				return err
 			}
 			if !h.d.Park() {
-				return waitFor(jobs.ClassLane, jobs.MaxHold+time.Second, "%d jobs ahead", adm.Ahead)
+				deadline = time.Now()
 			}
 		}
-		if time.Now().After(deadline) {
+		if !time.Now().Before(deadline) {
 			return waitFor(jobs.ClassLane, jobs.MaxHold+time.Second, "%d jobs ahead", adm.Ahead)
 		}
-		if err := h.pauseFor(wake, adm.Pausing); err != nil {
+		if err := h.listen(wake, adm); err != nil {
 			return err
 		}
 	}
 }
 
-// pauseFor waits for a call, or for the time to look again.
-func (h *hold) pauseFor(wake <-chan struct{}, pausing bool) error {
+// enter asks Redis for the turn. What stands in the way without a worker behind
+// it is looked up in the log, and taken away if it has ended.
+func (h *hold) enter() (store.Admission, error) {
+	adm, err := h.w.view.Enter(h.ctx, h.entry, h.w.busyLease())
+	if err != nil {
+		return adm, fmt.Errorf("enter the lane: %w", err)
+	}
+	h.mu.Lock()
+	h.entered = true
+	h.mu.Unlock()
+	if adm.Turn && adm.Young && h.entry.Exclusive {
+		// Redis has just been wiped, or begun: it may not know yet who runs.
+		running, err := h.w.facts.Running(h.ctx, h.d.Session)
+		if err != nil {
+			h.log.Warn("running jobs not looked up", "err", err)
+			return adm, nil
+		}
+		if others := slices.DeleteFunc(running, func(id string) bool { return id == h.d.ID }); len(others) > 0 {
+			adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, len(others), others[0], true
+		}
+	}
+	if adm.Turn || adm.HeadBusy || adm.Head == "" {
+		return adm, nil
+	}
+	past, err := h.w.facts.History(h.ctx, events.Job{Session: h.d.Session, ID: adm.Head})
+	if err != nil || !past.Ended() {
+		return adm, nil
+	}
+	h.log.Info("ended job taken out of the lane", "head", adm.Head)
+	if _, err := h.w.view.Leave(h.ctx, store.Entry{Session: h.d.Session, Job: adm.Head}, 0); err != nil {
+		return adm, fmt.Errorf("clear the lane: %w", err)
+	}
+	return h.enter()
+}
+
+// mayGo notes that the job has the turn, and what the view knows of its session.
+func (h *hold) mayGo(adm store.Admission) error {
+	h.mu.Lock()
+	h.entry.Running = true
+	h.mu.Unlock()
+	if adm.Known {
+		h.ask.view = &known{adm.Rec, adm.Seq}
+	}
+	return nil
+}
+
+// listen waits for a call, or for the time to look again.
+func (h *hold) listen(wake <-chan struct{}, adm store.Admission) error {
 	look := lookAgain
-	if pausing {
+	if adm.Pausing || adm.Young {
 		look = 250 * time.Millisecond
 	}
 	t := time.NewTimer(look)
@@ -81,12 +120,13 @@ func (h *hold) pauseFor(wake <-chan struct{}, pausing bool) error {
 	return nil
 }
 
-func (h *hold) tellLane(ahead int, pausing bool) error {
-	why, detail := events.WaitLane, fmt.Sprintf("%d jobs of the session before it", ahead)
-	if pausing {
-		why, detail = events.WaitTransition, "the session is being paused"
+func (h *hold) tellLane(adm store.Admission) error {
+	why, detail := events.WaitLane, fmt.Sprintf("after %d of the session, now %s", adm.Ahead, adm.Head)
+	if adm.Turn {
+		why, detail = events.WaitTransition, "the session is being paused by "+adm.PausedBy
 	}
-	return h.claim.Publish(h.ctx, events.KindWaiting, events.Waiting{Why: why, Detail: detail, Ahead: ahead})
+	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = why })
+	return h.claim.Publish(h.ctx, events.KindWaiting, events.Waiting{Why: why, Detail: detail, Ahead: adm.Ahead})
 }
 
 // wakes calls jobs that wait in a lane, in this process and in others. A call

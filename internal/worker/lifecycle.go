@@ -48,7 +48,7 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 	if k, err = s.activate(ctx, k, "resumed"); err != nil {
 		return k, err
 	}
-	s.newBox(k, ref(sb), time.Now().Add(s.life(k.Record)))
+	s.newBox(k, sb.Ref(), time.Now().Add(s.life(k.Record)))
 	s.m.resumed(time.Since(begun))
 	return k, nil
 }

@@ -47,7 +47,7 @@ func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, err
 		// attempt they look for; they adopt it or it is an orphan.
 		return k, err
 	}
-	s.newBox(k, ref(sb), time.Now().Add(s.life(k.Record)))
+	s.newBox(k, sb.Ref(), time.Now().Add(s.life(k.Record)))
 	s.m.provisioned(time.Since(begun))
 	return k, nil
 }
@@ -234,10 +234,6 @@ func (s *sessions) takeRate(ctx context.Context) error {
 		return waitFor(jobs.ClassRate, wait, "the creation rate of %g a second is used up", s.cfg.CreateRate)
 	}
 	return nil
-}
-
-func ref(sb *e2b.Sandbox) e2b.Ref {
-	return e2b.Ref{ID: sb.SandboxID, AccessToken: sb.EnvdAccessToken, Domain: deref(sb.Domain), EnvdVersion: sb.EnvdVersion}
 }
 
 // sleep waits, or returns why ctx ended.

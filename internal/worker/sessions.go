@@ -221,23 +221,13 @@ func (s *sessions) open(ctx context.Context, k known) (*box, error) {
 	if d.State != e2b.StateRunning {
 		return nil, &e2b.Error{Op: "get", Sandbox: k.SandboxID, Kind: e2b.ErrSandboxGone, Message: "the sandbox is " + string(d.State)}
 	}
-	b := s.newBox(k, e2b.Ref{
-		ID: d.SandboxID, AccessToken: d.EnvdAccessToken, Domain: deref(d.Domain), EnvdVersion: d.EnvdVersion,
-	}, d.EndAt)
-	return b, nil
+	return s.newBox(k, d.Ref(), d.EndAt), nil
 }
 
 func (s *sessions) newBox(k known, ref e2b.Ref, until time.Time) *box {
 	b := &box{Box: s.e2b.Open(ref), generation: k.Generation, until: until}
 	s.boxes.put(k.Session, b)
 	return b
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // astray deals with an active session whose sandbox does not answer: the

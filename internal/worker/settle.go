@@ -184,9 +184,7 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 		}
 		return false, h.giveUp(err)
 	}
-	if jobs.Class(out.Class) == jobs.ClassDelay {
-		h.leave(ctx) // what is not due yet is in nobody's way
-	}
+	h.stepAside(ctx, jobs.Class(out.Class), decision.Delay)
 	if where == jobs.Reschedule {
 		err := h.w.queue.Reschedule(ctx, h.d.Job, time.Now().Add(decision.Delay))
 		if err == nil {
@@ -237,12 +235,38 @@ func (h *hold) interrupt() error {
 	return h.d.GiveBack(letGo)
 }
 
+// stepAside lets go of the turn for a while. The job keeps its place in the lane,
+// unless it is not due yet: then it is in nobody's way.
+func (h *hold) stepAside(ctx context.Context, class jobs.Class, d time.Duration) {
+	if class == jobs.ClassDelay {
+		h.leave(ctx)
+		return
+	}
+	h.mu.Lock()
+	entered := h.entered
+	h.entered, h.entry.Running = false, false
+	h.mu.Unlock()
+	if !entered {
+		return
+	}
+	next, err := h.w.view.Park(ctx, h.entry, d)
+	if err != nil {
+		h.log.Warn("lane not left", "err", err)
+	} else if next != "" {
+		h.w.wakes.call(h.d.Session, next)
+	}
+}
+
 // leave takes the job out of its lane and lets the next one know.
 func (h *hold) leave(ctx context.Context) {
 	h.mu.Lock()
+	entered := h.entered
 	h.entered = false
 	h.mu.Unlock()
-	idle := h.w.cfg.IdleTimeout
+	if !entered {
+		return
+	}
+	var idle time.Duration // a job that used no sandbox leaves its clock alone
 	if h.session.Session != "" {
 		idle = h.w.sessions.idle(h.session.Record)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
@@ -72,6 +73,9 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 	if err != nil {
 		return err
 	}
+	if rec.State != session.Active && rec.State != session.Pausing {
+		return w.view.Done(ctx, store.Idle, d)
+	}
 	if len(running)+queued > 0 {
 		return w.view.SetDeadline(ctx, store.Idle, d.Session, w.sessions.idle(rec))
 	}
@@ -90,6 +94,9 @@ func (w *Worker) stale(ctx context.Context, d store.Due) error {
 	k, err := w.sessions.read(ctx, d.Session)
 	if err != nil {
 		return err
+	}
+	if k.State == session.None || k.State == session.Destroyed {
+		return w.view.Done(ctx, store.Stale, d)
 	}
 	return w.ask(ctx, jobs.SandboxDestroy, &jobs.Lifecycle{
 		Common: jobs.Common{

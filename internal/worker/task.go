@@ -28,6 +28,7 @@ type task struct {
 	*hold
 	p       *jobs.Run
 	cmd     spool.Command
+	name    string // of its run in the sandbox
 	session known
 	box     *box
 	out     *output
@@ -91,17 +92,14 @@ func (t *task) use(k known, b *box) error {
 		return faultf(jobs.ClassSandboxLost, "the attempt ran in sandbox %s, which is gone", t.past.Started.Value.SandboxID)
 	}
 	t.session, t.box = k, b
+	t.name = fmt.Sprintf("%s.%d.%s.%d", t.d.Session, k.Generation, t.d.ID, t.attempt)
 	t.attach(k, b)
 	return nil
 }
 
 // run is this attempt's place in the sandbox.
 func (t *task) run() spool.Run {
-	return spool.Run{
-		Box:  t.box.Box,
-		Name: fmt.Sprintf("%s.%d.%s.%d", t.d.Session, t.session.Generation, t.d.ID, t.attempt),
-		User: t.p.User,
-	}
+	return spool.Run{Box: t.box.Box, Name: t.name, User: t.p.User}
 }
 
 // begin tells that the command starts, or is joined, and opens both outputs
@@ -261,10 +259,12 @@ func (t *task) stopOnWish(ctx context.Context) (done func()) {
 		case <-ctx.Done():
 			return
 		}
-		t.mu.Lock()
-		run := spool.Run{Box: t.hold.box.Box, Name: t.run().Name, User: t.p.User}
-		t.mu.Unlock()
-		stop := func() error { return run.Stop(ctx, spool.StopCancelled, grace) }
+		stop := func() error {
+			t.mu.Lock()
+			run := spool.Run{Box: t.hold.box.Box, Name: t.name, User: t.p.User}
+			t.mu.Unlock()
+			return run.Stop(ctx, spool.StopCancelled, grace)
+		}
 		pace := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0), backoff.WithMaxInterval(5*time.Second))
 		_ = backoff.RetryNotify(stop, backoff.WithContext(pace, ctx), func(err error, _ time.Duration) {
 			t.log.Warn("command not stopped yet", "err", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/wire"
@@ -316,3 +318,23 @@ func (w *world) onceAndWhole2(job events.Job, n int) {
 }
 
 func durationOf(d time.Duration) wire.Duration { return wire.Duration(d) }
+
+// ask asks the workers a question.
+func (w *world) ask(subject string, req, res any) {
+	w.t.Helper()
+	body, err := json.Marshal(req)
+	require.NoError(w.t, err)
+	m, err := w.nc.Request(subject, body, 20*time.Second)
+	require.NoError(w.t, err)
+	require.Empty(w.t, m.Header.Get("Nats-Service-Error"), subject)
+	require.NoError(w.t, json.Unmarshal(m.Data, res))
+}
+
+// ask1Dead returns the one dead letter there is.
+func (w *world) ask1Dead() query.DeadLetter {
+	w.t.Helper()
+	var list query.DeadListReply
+	w.ask(query.DeadList, query.DeadListRequest{}, &list)
+	require.Len(w.t, list.Letters, 1)
+	return list.Letters[0]
+}
