@@ -3,10 +3,13 @@ package events_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -56,6 +59,79 @@ func TestClaimLifeOfAJob(t *testing.T) {
 		}
 		require.Equal(t, []events.Kind{"waiting", "accepted", "claimed", "started", "stdout", "succeeded"}, kinds)
 	})
+}
+
+// staleReplica stands between w and the direct gets. It answers every other one by
+// what the stream held when it was started: the newest events of j, and no more.
+func staleReplica(t *testing.T, s *site, w *worker, j events.Job) {
+	t.Helper()
+	const api = "$JS.API.DIRECT.GET."
+	r := s.join(t)
+	ask := func(reply string, body []byte) {
+		require.NoError(t, r.nc.PublishRequest(api+events.StreamEvents, reply, body))
+	}
+	in := r.nc.NewInbox()
+	sub, err := r.nc.SubscribeSync(in)
+	require.NoError(t, err)
+	ask(in, fmt.Appendf(nil, `{"multi_last":["event.%s.%s.*"]}`, j.Session, j.ID))
+	var old []*nats.Msg
+	for len(old) == 0 || old[len(old)-1].Header.Get("Status") == "" {
+		m, err := sub.NextMsg(5 * time.Second)
+		require.NoError(t, err)
+		old = append(old, m)
+	}
+	require.NoError(t, sub.Unsubscribe())
+	none := &nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}}
+	n := 0
+	_, err = r.nc.Subscribe("stale."+events.StreamEvents, func(m *nats.Msg) {
+		answers := []*nats.Msg{none}
+		if n++; n%2 == 0 {
+			ask(m.Reply, m.Data)
+			return
+		} else if strings.Contains(string(m.Data), "multi_last") {
+			answers = old
+		}
+		for _, o := range answers {
+			_ = r.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: o.Header, Data: o.Data})
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.nc.Flush())
+	w.log.AskAt("stale.")
+}
+
+// Whichever replica answers, what was acknowledged before is there.
+func TestStaleReplica(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	j := job(t)
+	c := w.claim(t, j, 0)
+	staleReplica(t, s, w, j)
+	for i := range 20 {
+		require.NoError(t, c.Publish(t.Context(), events.KindProgress, events.Progress{Percent: float64(i)}))
+		h, err := w.log.History(t.Context(), j)
+		require.NoError(t, err)
+		require.EqualValues(t, i, h.Progress.Value.Percent)
+	}
+	o := c.Output(events.Stdout, 0, events.OutputOptions{})
+	want := text(300_000)
+	require.NoError(t, feed(o, want))
+	require.NoError(t, o.Close(t.Context()))
+	_, err := w.log.Sum(t.Context(), j, events.Stdout, o.Offset())
+	require.NoError(t, err)
+	require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{StdoutBytes: o.Offset(), StdoutSHA256: o.Sum()}))
+	for range 5 {
+		all, err := read(short(t, 20*time.Second), w.log, j, events.FollowOptions{Verify: true})
+		require.NoError(t, err)
+		require.Equal(t, events.Succeeded, all[len(all)-1].Kind)
+		n := 0
+		for _, err := range w.log.Chain(t.Context(), j) {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, 1+20+1+1, n)
+	}
 }
 
 func TestHistoryOfNothing(t *testing.T) {

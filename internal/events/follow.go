@@ -98,7 +98,9 @@ func (f *follower) run(ctx context.Context, yield func(Event, error) bool) error
 			if err := backoff(ctx, try); err != nil { // it is stored, or about to be
 				return err
 			}
-			try++
+			if try++; try > staleTries {
+				f.goal = 0 // it has left the stream meanwhile
+			}
 			continue
 		}
 		try = 0

@@ -18,7 +18,8 @@ import (
 type getter struct {
 	nc     *nats.Conn
 	sub    *nats.Subscription
-	prefix string
+	api    string // where to ask; the stream's name follows
+	prefix string // of the reply subjects
 
 	mu    sync.Mutex
 	last  uint64
@@ -37,7 +38,7 @@ type page struct {
 var errNoAnswer = errors.New("no replica answers")
 
 func newGetter(nc *nats.Conn) (*getter, error) {
-	g := &getter{nc: nc, prefix: nc.NewInbox() + ".", pages: make(map[uint64]*page)}
+	g := &getter{nc: nc, api: apiDirect, prefix: nc.NewInbox() + ".", pages: make(map[uint64]*page)}
 	sub, err := nc.Subscribe(g.prefix+"*", g.take)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to direct gets: %w", err)
@@ -66,7 +67,7 @@ func (g *getter) fetch(ctx context.Context, stream string, req request) ([]store
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		p, err := g.once(ctx, apiDirect+stream, body)
+		p, err := g.once(ctx, g.api+stream, body)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read stream %s: %w", stream, err)
