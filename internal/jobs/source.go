@@ -36,7 +36,8 @@ type source struct {
 	passed  int
 	blocked bool // after a failure, until its backoff is over
 	fails   int
-	check   bool // the next look begins with the consumer itself: it may be gone
+	stalled time.Time // until then it is not fetched from, only waited at
+	check   bool      // the next look begins with the consumer itself: it may be gone
 }
 
 // isOpen reports whether a request is under way.
@@ -51,11 +52,18 @@ type pull struct {
 	open   bool // a request is under way
 	nowait bool
 	left   int         // messages still to come
-	timer  *time.Timer // fires when the server has been silent for too long
+	marked int         // left when the timer was set
+	until  time.Time   // when the server must have said something
+	timer  *time.Timer // fires then
 }
 
-// fetchSilence is how long an answer to a fetch may take.
-const fetchSilence = 5 * time.Second
+// fetchSilence is how long an answer to a fetch may take. A server that has
+// reached MaxAckPending does not answer one, and all free slots are promised to
+// it meanwhile: then the source is waited at, one message at a time, for a while.
+const (
+	fetchSilence = time.Second
+	stallFor     = 10 * time.Second
+)
 
 // pullTerms are how long a waiting pull stays with the server, and how often the
 // server then says that it still has it. The pull ends well within AckWait: a

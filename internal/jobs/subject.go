@@ -100,13 +100,25 @@ func ParseSubject(ns wire.Namespace, subject string) (a Address, again bool, err
 	return a, again, nil
 }
 
-// jobSubjects lists what JOBS takes in: every kind, with and without an owner,
-// in every priority.
+// jobSubjects lists what JOBS takes in: all of the groups that kinds are in, in
+// every priority. So a kind that is misspelt ends as a dead letter with the reason;
+// with the exact kinds alone the server would drop it without a word.
 func jobSubjects(ns wire.Namespace) []string {
 	var out []string
 	for _, prefix := range []string{"", "high.", "low."} {
-		for _, k := range Kinds() {
-			out = append(out, ns.Subject(prefix+string(k)), ns.Subject(prefix+string(k), "*"))
+		for _, group := range kindGroups() {
+			out = append(out, ns.Subject(prefix+group, ">"))
+		}
+	}
+	return out
+}
+
+// kindGroups lists the first tokens of all kinds.
+func kindGroups() []string {
+	var out []string
+	for _, k := range Kinds() {
+		if group, _, _ := strings.Cut(string(k), "."); !slices.Contains(out, group) {
+			out = append(out, group)
 		}
 	}
 	return out
@@ -117,11 +129,8 @@ func jobSubjects(ns wire.Namespace) []string {
 // changes no consumer.
 func normalFilters(ns wire.Namespace) []string {
 	var out []string
-	for _, k := range Kinds() {
-		group, _, _ := strings.Cut(string(k), ".")
-		if s := ns.Subject(group, ">"); !slices.Contains(out, s) {
-			out = append(out, s)
-		}
+	for _, group := range kindGroups() {
+		out = append(out, ns.Subject(group, ">"))
 	}
 	return out
 }

@@ -280,6 +280,7 @@ func TestBadInput(t *testing.T) {
 		"no command":    {"task.run", `{"id":"bad3","session":"s1"}`, "", "argv"},
 		"secrets":       {"task.run", `{"id":"bad4","session":"s1","argv":["true"],"secrets":{"A":"b"}}`, "/secrets", "not available"},
 		"bad path":      {"file.upload", `{"id":"bad5","session":"s1","object":"o","path":"../../x"}`, "/path", ""},
+		"unknown kind":  {"task.fly", `{"id":"bad7","session":"s1"}`, "", "task.fly"},
 		"git":           {"git.clone", `{"id":"bad6","session":"s1","repo":{"url":"https://example.com/x"}}`, "", "not available"},
 	} {
 		t.Run(name, func(t *testing.T) {
