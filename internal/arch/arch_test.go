@@ -46,7 +46,7 @@ var pure = []string{"internal/wire", "internal/session"}
 
 // aside stands outside the house: what development and tests need. It may use
 // any floor below the roof; of the products only cmd/devstack may use it.
-var aside = []string{"internal/stack", "internal/arch", "internal/testreport", "internal/e2b/local"}
+var aside = []string{"internal/stack", "internal/bench", "internal/arch", "internal/testreport", "internal/e2b/local"}
 
 // sameFloor lists the arrows that may point sideways, each with its reason.
 var sameFloor = map[[2]string]string{
@@ -185,7 +185,7 @@ func check(p pkg) []string {
 			out = append(out, "a test of "+from+" imports "+local(im)+": "+s)
 		}
 	}
-	if imports(p, "internal/e2b") && imports(p, "internal/store") && room != "internal/worker" && !under(from, "cmd/devstack", "internal/stack") {
+	if imports(p, "internal/e2b") && imports(p, "internal/store") && room != "internal/worker" && !under(from, "cmd/devstack", "internal/stack", "internal/bench") {
 		out = append(out, from+" sees Redis and E2B: only internal/worker may")
 	}
 	return out
@@ -210,7 +210,7 @@ func arrow(room string, floor int, im string, test bool) string {
 	switch {
 	case !ok, toRoom == room, toFloor < floor:
 		return ""
-	case room == "internal/stack" && toFloor < floors["cmd"]:
+	case under(room, aside...) && room != "internal/e2b/local" && toFloor < floors["cmd"]:
 		return ""
 	case toFloor > floor:
 		return "the arrow points up"
