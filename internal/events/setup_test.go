@@ -137,7 +137,8 @@ func (c *trio) start() {
 		s, err := server.NewServer(&server.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true,
 			StoreDir: dir, NoLog: true, NoSigs: true,
-			Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: n},
+			// Who connects through a proxy is to come back through it.
+			Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: n, NoAdvertise: true},
 			Routes:  server.RoutesFromStr(routes[0] + "," + routes[1] + "," + routes[2]),
 		})
 		if err != nil {

@@ -14,6 +14,7 @@ const (
 	forever    = time.Duration(math.MaxInt64)
 	retryWait  = 250 * time.Millisecond // before a send that found no stream, or no leader, is repeated
 	sweepEvery = 100 * time.Millisecond
+	maxTries   = 3 // doublings of the wait for an ack
 )
 
 var errNoStream = errors.New("no stream listens on the subject")
@@ -25,6 +26,7 @@ type flight struct {
 	done  func(Ack, error)
 	until time.Duration // when done gets ErrNoAck, on the publisher's clock
 	at    time.Duration // last send, or when to send again
+	tries int           // sends after the first, up to maxTries
 	why   error         // why it is sent again
 	// unanswered is true once a send was repeated without an answer to it: from
 	// then on a refusal does not prove that the message is not stored.
@@ -147,7 +149,7 @@ func (p *Publisher) due(wait time.Duration) (dead []*flight, resend []uint64) {
 		case now >= f.until:
 			dead = append(dead, f)
 			p.drop(f)
-		case now-f.at >= wait && f.msg.Header.Get(nats.MsgIdHdr) != "":
+		case now-f.at >= wait<<f.tries && f.msg.Header.Get(nats.MsgIdHdr) != "":
 			f.unanswered = true
 			resend = append(resend, f.id)
 		}
@@ -178,6 +180,7 @@ func (p *Publisher) resend(id uint64) {
 	}
 	f.in.remove(f)
 	f.at = p.now()
+	f.tries = min(f.tries+1, maxTries)
 	if err := p.nc.PublishMsg(f.msg); err != nil {
 		f.why, f.at = err, f.at+retryWait
 		p.again.push(f)

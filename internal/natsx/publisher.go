@@ -20,8 +20,9 @@ func MaxInFlight(n int) Option {
 	return func(p *Publisher) { p.slots = make(chan struct{}, max(n, 1)) }
 }
 
-// AckWait is how long an ack may take before the message is sent again, 5 s
-// unless told.
+// AckWait is how long an ack may take before the message is sent again, 1 s unless
+// told; it doubles with each send up to eightfold. A stream that changes its leader
+// loses what was under way without a word.
 func AckWait(d time.Duration) Option { return func(p *Publisher) { p.ackWait = d } }
 
 // AsyncLimit is how long PublishAsync tries before done gets ErrNoAck, 30 s
@@ -60,7 +61,7 @@ func NewPublisher(nc *nats.Conn, opts ...Option) (*Publisher, error) {
 		nc:      nc,
 		prefix:  nc.NewInbox() + ".",
 		slots:   make(chan struct{}, 4096),
-		ackWait: 5 * time.Second,
+		ackWait: time.Second,
 		limit:   30 * time.Second,
 		start:   time.Now(),
 		wake:    make(chan struct{}, 1),
