@@ -76,6 +76,7 @@ func TestConsumerServesInOrderOfPriority(t *testing.T) {
 		b.send(t, "task.run", fmt.Sprintf(`{"id":"n%d","argv":["a"]}`, i))
 		b.send(t, "high.task.run", fmt.Sprintf(`{"id":"h%d","argv":["a"]}`, i))
 	}
+	b.queued(t, 15)
 	r := b.consume(t, ConsumerConfig{Slots: 1})
 	var order []string
 	for range 15 {
@@ -86,6 +87,53 @@ func TestConsumerServesInOrderOfPriority(t *testing.T) {
 	require.Equal(t, []string{
 		"h0", "h1", "h2", "h3", "h4", "n0", "n1", "n2", "n3", "n4", "l0", "l1", "l2", "l3", "l4",
 	}, order)
+}
+
+// queued waits until the server has counted n jobs: it does so a little after
+// it has stored them, and answers a fetch by its count.
+func (b *bench) queued(t testing.TB, n uint64) {
+	t.Helper()
+	eventually(t, func() bool {
+		d, err := b.q.Depth(t.Context())
+		return err == nil && d.Queued == n
+	}, "counted")
+}
+
+// A consumer that has reached MaxAckPending answers no fetch. The others are
+// served all the same, and it is too as soon as there is room.
+func TestConsumerWithAllItsAcksPending(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{MaxAckPending: 5})
+	for range 20 {
+		b.send(t, "task.run", echo)
+	}
+	r := b.consume(t, ConsumerConfig{Slots: 12})
+	var holding []*held
+	for range 5 {
+		holding = append(holding, r.next(t))
+	}
+	for range 5 {
+		sent := time.Now()
+		b.send(t, "low.task.run", echo)
+		low := r.next(t)
+		require.Equal(t, Low, low.Priority)
+		require.Equal(t, 1, low.Delivered)
+		require.Less(t, time.Since(sent), 3*time.Second)
+		low.finish(t)
+	}
+	for range 15 {
+		holding[0].finish(t)
+		holding = append(holding[1:], r.next(t))
+	}
+	for _, h := range holding {
+		h.finish(t)
+	}
+	eventually(t, func() bool { return r.Load() == Load{Slots: 12} }, "all slots free")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		require.Zero(t, s.fails, "it was no failure")
+	}
 }
 
 // While the only slot is taken nobody looks; what comes meanwhile is still
@@ -100,6 +148,7 @@ func TestConsumerPriorityAfterABusyTime(t *testing.T) {
 	for _, s := range []string{"low.", "", "high."} {
 		b.send(t, s+"task.run", echo)
 	}
+	b.queued(t, 3)
 	h.finish(t)
 	for _, want := range []Priority{High, Normal, Low} {
 		h := r.next(t)
@@ -123,6 +172,7 @@ func TestConsumerLandedJobsKeepTheirPlace(t *testing.T) {
 		b.send(t, "high.task.run", echo)
 	}
 	eventually(t, func() bool { return r.Load().Landed == 2 }, "one high job has landed, too")
+	b.queued(t, 2)
 	h.finish(t)
 	for _, want := range []Priority{High, High, High, Low} {
 		h := r.next(t)

@@ -104,7 +104,7 @@ func (c *Consumer) idle() {
 		for _, s := range c.sources {
 			if s.isOpen() {
 				c.withdraw(s)
-				s.maybe = true // nobody looks from here on
+				s.maybe = time.Now().After(s.stalled) // nobody looks from here on
 			}
 		}
 	})
@@ -120,7 +120,7 @@ func (c *Consumer) fetch(s *source) {
 	if !c.request(s, fetchRequest(n), fetchSilence) {
 		return
 	}
-	s.pull.nowait, s.pull.left = true, n
+	s.pull.nowait, s.pull.left, s.pull.marked = true, n, n
 	s.passed = 0
 	c.slots.promise(n)
 }
@@ -132,8 +132,7 @@ func (c *Consumer) wait(s *source) {
 	}
 }
 
-// request sends a pull request and sets the time by which the server must have
-// said something.
+// request sends a pull request.
 func (c *Consumer) request(s *source, body []byte, silence time.Duration) bool {
 	if s.pull == nil && !c.subscribe(s) {
 		return false
@@ -144,12 +143,18 @@ func (c *Consumer) request(s *source, body []byte, silence time.Duration) bool {
 		return false
 	}
 	p.open = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(silence, func() { c.silent(p) })
-	} else {
-		p.timer.Reset(silence)
-	}
+	c.expect(p, silence)
 	return true
+}
+
+// expect sets the time by which the server must have said something.
+func (c *Consumer) expect(p *pull, within time.Duration) {
+	p.until, p.marked = time.Now().Add(within), p.left
+	if p.timer == nil {
+		p.timer = time.AfterFunc(within, func() { c.silent(p) })
+	} else {
+		p.timer.Reset(within)
+	}
 }
 
 func (c *Consumer) subscribe(s *source) bool {
@@ -178,7 +183,7 @@ func (c *Consumer) receive(p *pull, m *nats.Msg) {
 		return
 	}
 	d := &Delivery{consumer: c, source: p.src, msg: m}
-	p.src.maybe = true
+	p.src.maybe = p.nowait || time.Now().After(p.src.stalled)
 	c.healthy(p.src)
 	promised := p.open && p.nowait && p.left > 0
 	if p.left > 0 {
@@ -213,7 +218,7 @@ func (c *Consumer) told(p *pull, m *nats.Msg) {
 	}
 	switch st := readStatus(m); st {
 	case statusHeartbeat:
-		p.timer.Reset(c.terms.silence())
+		c.expect(p, c.terms.silence())
 		return
 	case statusEmpty, statusEnded:
 		c.end(p)
@@ -233,10 +238,19 @@ func (c *Consumer) told(p *pull, m *nats.Msg) {
 func (c *Consumer) silent(p *pull) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.src.pull != p || !p.open || c.stopped {
-		return
+	s := p.src
+	if s.pull != p || !p.open || c.stopped || time.Now().Before(p.until) {
+		return // the timer is of an earlier request
 	}
-	c.fail(p.src, "server is silent on a pull", "")
+	switch {
+	case p.nowait && p.left < p.marked: // a large batch is still coming in
+		c.expect(p, fetchSilence)
+	case p.nowait:
+		c.withdraw(s)
+		s.maybe, s.stalled = false, time.Now().Add(stallFor)
+	default:
+		c.fail(s, "server is silent on a pull", "")
+	}
 	c.pump()
 }
 

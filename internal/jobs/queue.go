@@ -90,19 +90,13 @@ func (q *Queue) ensureConsumer(ctx context.Context, stream string, cfg jetstream
 
 // keepSubjects adds the subjects that the stream has and we do not know: a newer
 // worker has set it up, and its jobs must not be turned away while an older one
-// restarts.
+// restarts. Of two subjects the wider one stays: those of a stream may not overlap.
 func (q *Queue) keepSubjects(ctx context.Context, cfg jetstream.StreamConfig) []string {
-	subjects := cfg.Subjects
 	s, err := q.js.Stream(ctx, cfg.Name)
 	if err != nil {
-		return subjects // EnsureStream meets the same error, or creates it
+		return cfg.Subjects // EnsureStream meets the same error, or creates it
 	}
-	for _, have := range s.CachedInfo().Config.Subjects {
-		if !slices.Contains(subjects, have) {
-			subjects = append(subjects, have)
-		}
-	}
-	return subjects
+	return widest(append(slices.Clone(cfg.Subjects), s.CachedInfo().Config.Subjects...))
 }
 
 func (q *Queue) jobsConfig() jetstream.StreamConfig {

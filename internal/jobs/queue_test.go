@@ -39,7 +39,7 @@ func TestSetupFollowsTheConfig(t *testing.T) {
 	s, err := b.js.Stream(t.Context(), StreamJobs)
 	require.NoError(t, err)
 	cfg := s.CachedInfo().Config
-	cfg.Subjects = append(cfg.Subjects, "sandbox.fork", "sandbox.fork.*")
+	cfg.Subjects = append(cfg.Subjects, "image.build", "image.build.*")
 	_, err = b.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 
@@ -47,17 +47,36 @@ func TestSetupFollowsTheConfig(t *testing.T) {
 	s, err = b.js.Stream(t.Context(), StreamJobs)
 	require.NoError(t, err)
 	require.Equal(t, int64(5<<20), s.CachedInfo().Config.MaxBytes)
-	require.Contains(t, s.CachedInfo().Config.Subjects, "sandbox.fork.*")
+	require.Contains(t, s.CachedInfo().Config.Subjects, "image.build.*")
 	c, err := s.Consumer(t.Context(), DurableNormal)
 	require.NoError(t, err)
 	require.Equal(t, 12*time.Second, c.CachedInfo().Config.AckWait)
 	require.Equal(t, 77, c.CachedInfo().Config.MaxAckPending)
+}
 
-	// And the consumer serves the kind that it does not know.
-	b.send(t, "sandbox.fork.bob", `{"v":2,"id":"a"}`)
-	h := b.consume(t, ConsumerConfig{Slots: 1}).next(t)
-	require.ErrorAs(t, h.Err, new(*NewerVersion))
-	h.finish(t)
+func TestWidest(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"task.>", "high.task.>", "x.*"},
+		widest([]string{"task.>", "task.run", "task.run.*", "high.task.run", "high.task.>", "task.>", "x.*", "x.y"}))
+	for _, tc := range []struct {
+		wide, narrow string
+		covers       bool
+	}{
+		{"a.>", "a.b", true},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a.>", true},
+		{"a.>", "a.*", true},
+		{"a.>", "a", false},
+		{"a.*", "a.>", false},
+		{"a.*", "a.b", true},
+		{"a.*", "a.b.c", false},
+		{"a.b", "a.*", false},
+		{"a.b", "a.b", true},
+		{"a.b.c", "a.b", false},
+		{">", "a.b", true},
+	} {
+		require.Equal(t, tc.covers, covers(tc.wide, tc.narrow), "%s covers %s", tc.wide, tc.narrow)
+	}
 }
 
 func TestSetupRefusesDrift(t *testing.T) {
@@ -76,7 +95,7 @@ func TestSetupRefusesDrift(t *testing.T) {
 		},
 		"subjects taken": {
 			jetstream.StreamConfig{Name: "OLD", Subjects: []string{"task.*"}},
-			[]string{"OLD", "task.run"},
+			[]string{"OLD", "task."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

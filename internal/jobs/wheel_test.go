@@ -67,8 +67,8 @@ func TestWheelStop(t *testing.T) {
 		defer w.Close()
 		var a, b int
 		stopA := w.Add(time.Second, func() { a++ })
-		var stopB func()
-		stopB = w.Add(time.Second, func() { b++; stopB() }) // from within
+		stopB := make(chan func(), 1)
+		stopB <- w.Add(time.Second, func() { b++; (<-stopB)() }) // from within
 		time.Sleep(5500 * time.Millisecond)
 		synctest.Wait()
 		stopA()
@@ -118,21 +118,17 @@ func TestWheelAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWheel()
 		defer w.Close()
-		var n, slow int
-		w.Add(10*time.Second, func() { n++ })
-		var hold time.Duration
-		w.Add(time.Second, func() { slow++; time.Sleep(hold); hold = 0 })
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		hold = 5 * time.Minute // blocks the wheel for longer than a turn
+		var beats, slow, hold atomic.Int64
+		w.Add(10*time.Second, func() { beats.Add(1) })
+		w.Add(time.Second, func() { slow.Add(1); time.Sleep(time.Duration(hold.Swap(0))) })
+		time.Sleep(5*time.Second + wheelTick/2)
+		hold.Store(int64(5 * time.Minute)) // blocks the wheel for longer than a turn
 		time.Sleep(5*time.Minute + 2*time.Second)
-		synctest.Wait()
-		require.Less(t, n, 4)
-		require.Less(t, slow, 10)
-		was := n
+		require.Less(t, beats.Load(), int64(4))
+		require.Less(t, slow.Load(), int64(10))
+		was := beats.Load()
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, was+6, n)
+		require.Equal(t, was+6, beats.Load())
 	})
 }
 
