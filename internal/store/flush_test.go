@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -137,6 +138,68 @@ func TestFrozenRedis(t *testing.T) {
 	require.Less(t, sp.flushes.Load(), int64(20), "each caller has waited for a timeout of its own")
 	r.Thaw()
 	soon(t, func() bool { return s.Ping(t.Context()) == nil }, "it does not come back")
+}
+
+// Waiting for a timeout a second time would help nobody.
+func TestTimeoutIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := own(t, stack.RedisOptions{})
+	s := open(t, r.URL()+"?read_timeout=50ms")
+	sp := &spy{}
+	s.client.AddHook(sp)
+	r.Freeze()
+	defer r.Thaw()
+	require.ErrorIs(t, s.Ping(t.Context()), ErrUnavailable)
+	require.EqualValues(t, 1, sp.flushes.Load())
+}
+
+// The connection is cut between the command and its answer: once is no reason to
+// fail, all commands may be sent twice.
+func TestCutConnection(t *testing.T) {
+	t.Parallel()
+	r := own(t, stack.RedisOptions{})
+	s := open(t, r.URL())
+	cut := &cutter{}
+	s.client.AddHook(cut)
+	require.NoError(t, s.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "no").Err())
+	soon(t, func() bool { return s.Ping(t.Context()) == nil && cut.dialed.Load() }, "no new connection")
+
+	cut.armed.Store(true)
+	a, err := s.Enter(t.Context(), job("s", "j", 1), long)
+	require.NoError(t, err)
+	require.True(t, a.Turn)
+	require.False(t, cut.armed.Load(), "nothing was cut")
+}
+
+// cutter makes connections that end before the next answer when it is armed.
+type cutter struct{ dialed, armed atomic.Bool }
+
+func (c *cutter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		c.dialed.Store(true)
+		return &cutConn{conn, c}, err
+	}
+}
+
+func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c *cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+type cutConn struct {
+	net.Conn
+	by *cutter
+}
+
+// Read ends the connection once, if its cutter is armed.
+func (c *cutConn) Read(p []byte) (int, error) {
+	if c.by.armed.CompareAndSwap(true, false) {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return c.Conn.Read(p)
 }
 
 func TestCallerLeavesWithItsContext(t *testing.T) {

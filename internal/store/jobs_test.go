@@ -28,6 +28,9 @@ func TestJobView(t *testing.T) {
 		old := v
 		old.Seq, old.State = 9, "old"
 		require.NoError(t, s.PutJob(ctx, old))
+		got, err = s.Job(ctx, "s", "j")
+		require.NoError(t, err)
+		require.Equal(t, v, got, "an older one overwrote it")
 		same := v
 		same.State = "succeeded"
 		require.NoError(t, s.PutJob(ctx, same))

@@ -166,6 +166,32 @@ func TestZombieCannotTakeTheJobOut(t *testing.T) {
 	})
 }
 
+// The same job published twice comes with two sequences; its place is that of the
+// first.
+func TestSecondDeliveryKeepsThePlace(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		enter(t, s, job("s", "j1", 1), long)
+		enter(t, s, job("s", "j2", 2), long)
+		enter(t, s, job("s", "j3", 3), long)
+		require.Equal(t, 1, enter(t, s, job("s", "j2", 9), long).Ahead)
+		require.NoError(t, s.Renew(t.Context(), []Entry{job("s", "j2", 9)}, long))
+		require.Equal(t, "j2", leave(t, s, job("s", "j1", 1)))
+	})
+}
+
+// After a wipe somebody may have got the turn before the one that had it renews.
+func TestRenewDoesNotTakeTheTurn(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		require.True(t, enter(t, s, job("s", "j7", 7), long).Turn)
+		had := job("s", "j6", 6)
+		had.Running = true
+		require.NoError(t, s.Renew(t.Context(), []Entry{had}, long))
+		require.True(t, enter(t, s, job("s", "j7", 7), long).Turn)
+		require.False(t, enter(t, s, had, long).Turn)
+		require.Equal(t, "j6", leave(t, s, job("s", "j7", 7)))
+	})
+}
+
 func TestRenewExtends(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		e := job("s", "j1", 1)
@@ -209,6 +235,16 @@ func TestLeaveSetsIdle(t *testing.T) {
 
 		enter(t, s, e, long)
 		require.Negative(t, ttl(), "a busy session is not about to be paused")
+	})
+}
+
+func TestLeaveSaysThatIdleFailed(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		require.NoError(t, s.client.Set(t.Context(), s.keys.due(Idle), "no zset", 0).Err())
+		_, err := s.Leave(t.Context(), job("s", "j", 1), time.Minute)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		_, err = s.Leave(t.Context(), job("s", "j", 1), 0)
+		require.NoError(t, err)
 	})
 }
 

@@ -194,7 +194,7 @@ func compare(t *rapid.T, s *Store, session string, start time.Time, setTime func
 		return Entry{
 			Session: session, Job: fmt.Sprintf("j%d", n), Origin: uint64(n + 1), Exclusive: n < 4,
 			Holder:  rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "holder"),
-			Running: m.turn == fmt.Sprintf("j%d", n),
+			Running: rapid.Bool().Draw(t, "running"),
 		}
 	}
 	lease := func(t *rapid.T) time.Duration {

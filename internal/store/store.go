@@ -58,9 +58,17 @@ func WithQueue(calls, batch int) Option {
 	return func(o *options) { o.queue, o.batch = calls, batch }
 }
 
-// Open connects to the Redis at url (see ParseURL), checks that it answers and
-// is 6.2 or newer, and loads the scripts. It fails with ErrUnavailable if Redis
-// cannot be reached.
+// Open connects to the Redis at url, checks that it answers and is 6.2 or newer,
+// and loads the scripts. It fails with ErrUnavailable if Redis cannot be reached.
+// The forms of url:
+//
+//	redis://[user:password@]host:port[/db]              one server; rediss:// with TLS
+//	unix:///path/to/socket[?db=1]                       one server
+//	redis+sentinel://host:port[/db]?master_name=m[&addr=host:port]...
+//	redis+cluster://host:port[?addr=host:port]...       (rediss+… with TLS)
+//
+// A redis:// URL with master_name is a sentinel one, with addr a cluster one.
+// Options such as read_timeout=1s or pool_size=5 follow as a query.
 func Open(ctx context.Context, url string, ns wire.Namespace, opts ...Option) (*Store, error) {
 	client, err := newClient(url)
 	if err != nil {

@@ -16,16 +16,8 @@ import (
 // otherwise: a frozen Redis must not hang jobs.
 const timeout = 2 * time.Second
 
-// newClient makes a client for url, without connecting. The forms:
-//
-//	redis://[user:password@]host:port[/db]              one server; rediss:// with TLS
-//	unix:///path/to/socket[?db=1]                       one server
-//	redis+sentinel://host:port[/db]?master_name=m[&addr=host:port]...
-//	redis+cluster://host:port[?addr=host:port]...       (rediss+… with TLS)
-//
-// A redis:// URL with master_name is a sentinel one, with addr a cluster one.
-// Options such as read_timeout=1s or pool_size=5 follow as a query. No error
-// shows the URL: it may hold a password.
+// newClient makes a client for one of the forms that Open takes, without
+// connecting. No error shows the URL: it may hold a password.
 func newClient(raw string) (redis.UniversalClient, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
