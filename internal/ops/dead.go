@@ -2,23 +2,28 @@ package ops
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/query"
+	"github.com/sandjet/sandjet/internal/store"
 )
 
 func (s *Service) deadList(ctx context.Context, req query.DeadListRequest) (query.DeadListReply, error) {
-	page, err := s.Queue.DeadList(ctx, jobs.DeadFilter{
-		Kind: jobs.Kind(req.Kind), Class: jobs.Class(req.Class), Limit: req.Limit, Cursor: req.Cursor,
+	if n, err := strconv.ParseUint(req.Cursor, 10, 64); req.Cursor != "" && (err != nil || n == 0) {
+		return query.DeadListReply{}, store.ErrCursor
+	}
+	return page(s, req.Limit, func(limit int) (query.DeadListReply, error) {
+		found, err := s.Queue.DeadList(ctx, jobs.DeadFilter{
+			Kind: jobs.Kind(req.Kind), Class: jobs.Class(req.Class), Limit: limit, Cursor: req.Cursor,
+		})
+		out := query.DeadListReply{Letters: []query.DeadLetter{}, Next: found.Next}
+		for _, l := range found.Letters {
+			out.Letters = append(out.Letters, letter(l))
+		}
+		return out, err
 	})
-	if err != nil {
-		return query.DeadListReply{}, err
-	}
-	out := query.DeadListReply{Letters: []query.DeadLetter{}, Next: page.Next}
-	for _, l := range page.Letters {
-		out.Letters = append(out.Letters, letter(l))
-	}
-	return out, nil
 }
 
 func letter(l jobs.Letter) query.DeadLetter {
@@ -33,7 +38,13 @@ func (s *Service) deadGet(ctx context.Context, req query.DeadRequest) (query.Dea
 	if err != nil {
 		return query.DeadLetter{}, err
 	}
-	return letter(l), nil
+	out := letter(l)
+	if !s.fitting(out) {
+		return query.DeadLetter{}, &query.Error{Code: query.CodeConflict, Description: fmt.Sprintf(
+			"the body of dead letter %d, %d bytes, does not fit into an answer: read it with nats stream get %s %d",
+			l.Seq, l.Size, s.Namespace.Stream(jobs.StreamDead), l.Seq)}
+	}
+	return out, nil
 }
 
 func (s *Service) deadReplay(ctx context.Context, req query.DeadRequest) (query.DeadReplayReply, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,19 +15,15 @@ import (
 )
 
 // locate finds a job's history. Without a session it is the one the view knows,
-// or the job's own.
+// or the job's own. To who is not its owner a job has no history.
 func (s *Service) locate(ctx context.Context, req query.JobRequest) (events.History, error) {
 	key := events.Job{Session: req.Session, ID: req.Job}
+	var lost error
 	if key.Session == "" {
-		found, err := s.View.FindJob(ctx, req.Job)
-		switch {
-		case err == nil && len(found) == 1:
-			key.Session = found[0].Session
-		case err == nil && len(found) > 1:
-			return events.History{}, &query.Error{Code: query.CodeConflict, Description: fmt.Sprintf(
-				"%d sessions have a job %s: name one of %s", len(found), req.Job, strings.Join(sessionsOf(found), ", "))}
-		default:
-			key.Session = req.Job
+		key.Session, lost = s.sessionOf(ctx, req)
+		var e *query.Error
+		if errors.As(lost, &e) {
+			return events.History{}, lost
 		}
 	}
 	h, err := s.Facts.History(ctx, key)
@@ -34,17 +31,46 @@ func (s *Service) locate(ctx context.Context, req query.JobRequest) (events.Hist
 		return h, err
 	}
 	if req.Owner != "" && (!h.Accepted.OK() || h.Accepted.Value.Owner != req.Owner) {
-		return events.History{Job: key}, nil
+		h = events.History{Job: key}
+	}
+	if h.Last == 0 && lost != nil {
+		return h, fmt.Errorf("which session job %s is of is not known: name it: %w", req.Job, lost)
 	}
 	return h, nil
 }
 
-func sessionsOf(found []store.JobView) []string {
-	var out []string
-	for _, v := range found {
-		out = append(out, v.Session)
+// sessionOf returns the session that the view knows the job in, else the job's
+// own. If the view does not answer, that is only a guess, and err says why. What
+// is a stranger's does not make a name ambiguous.
+func (s *Service) sessionOf(ctx context.Context, req query.JobRequest) (string, error) {
+	found, err := s.View.FindJob(ctx, req.Job)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return req.Job, err
 	}
-	return out
+	var names []string
+	for _, v := range found {
+		if req.Owner == "" || v.Owner == req.Owner {
+			names = append(names, v.Session)
+		}
+	}
+	slices.Sort(names)
+	switch len(names) {
+	case 0:
+		return req.Job, nil
+	case 1:
+		return names[0], nil
+	}
+	return "", &query.Error{Code: query.CodeConflict, Description: fmt.Sprintf(
+		"%d sessions have a job %s: name one of %s", len(names), req.Job, strings.Join(names[:min(len(names), 20)], ", "))}
+}
+
+// unseen is the answer about a job without a history.
+func unseen(req query.JobRequest) error {
+	hint := "one that no worker has taken up yet has no events"
+	if req.Session == "" {
+		hint += ", and one of which no worker has spoken for a day is found by its session alone"
+	}
+	return notFound("job %s is not found; %s", req.Job, hint)
 }
 
 func (s *Service) job(ctx context.Context, req query.JobRequest) (query.Job, error) {
@@ -53,7 +79,7 @@ func (s *Service) job(ctx context.Context, req query.JobRequest) (query.Job, err
 		return query.Job{}, err
 	}
 	if h.Last == 0 {
-		return query.Job{}, notFound("job %s is not found; one that no worker has taken up yet has no events", req.Job)
+		return query.Job{}, unseen(req)
 	}
 	return jobOf(h), nil
 }
@@ -99,25 +125,28 @@ func jobOf(h events.History) query.Job {
 	return j
 }
 
+// jobs lists what Redis knows: the newest jobs, of about a day. After a loss of
+// Redis those that no worker has spoken of since are missing; api.job.get with a
+// session asks the stream, which has them all.
 func (s *Service) jobs(ctx context.Context, req query.JobListRequest) (query.JobListReply, error) {
 	f := store.JobFilter{State: req.State, Kind: req.Kind, Session: req.Session, Owner: req.Owner, Class: req.Class}
-	page, next, err := s.View.Jobs(ctx, f, req.Cursor, orDefault(req.Limit, 100))
-	if err != nil {
-		return query.JobListReply{}, err
-	}
-	out := query.JobListReply{Jobs: []query.Job{}, Next: next}
-	for _, v := range page {
-		out.Jobs = append(out.Jobs, query.Job{
-			Session: v.Session, Job: v.Job, Kind: v.Kind, State: v.State, Owner: v.Owner, Labels: v.Labels,
-			Worker: v.Worker, Attempt: v.Attempt, Waiting: v.Waiting, AcceptedAt: v.AcceptedAt, UpdatedAt: v.UpdatedAt,
-			Class: v.Class, Outcome: v.Outcome,
-		})
-	}
-	return out, nil
+	return page(s, req.Limit, func(limit int) (query.JobListReply, error) {
+		found, next, err := s.View.Jobs(ctx, f, req.Cursor, limit)
+		out := query.JobListReply{Jobs: []query.Job{}, Next: next}
+		for _, v := range found {
+			out.Jobs = append(out.Jobs, query.Job{
+				Session: v.Session, Job: v.Job, Kind: v.Kind, State: v.State, Owner: v.Owner, Labels: v.Labels,
+				Worker: v.Worker, Attempt: v.Attempt, Waiting: v.Waiting, AcceptedAt: v.AcceptedAt, UpdatedAt: v.UpdatedAt,
+				Class: v.Class, Outcome: v.Outcome,
+			})
+		}
+		return out, err
+	})
 }
 
 // cancel writes the wish down. It works for a job that nobody has taken up yet
-// too, if its session is named: the wish is there when somebody does.
+// too, if its session is named: the wish is there when somebody does. An owner
+// may wish so in a session of theirs.
 func (s *Service) cancel(ctx context.Context, req query.JobCancelRequest) (query.JobCancelReply, error) {
 	h, err := s.locate(ctx, req.JobRequest)
 	if err != nil {
@@ -128,37 +157,34 @@ func (s *Service) cancel(ctx context.Context, req query.JobCancelRequest) (query
 		out.State = string(h.Terminal)
 		return out, nil
 	}
-	if h.Last == 0 && (req.Session == "" || req.Owner != "") {
-		return out, notFound("job %s is not found; to cancel one that no worker has taken up yet, name its session", req.Job)
+	if h.Last == 0 {
+		if err := s.mayForestall(ctx, req.JobRequest); err != nil {
+			return query.JobCancelReply{}, err
+		}
 	}
-	by := req.Owner
-	return out, s.Facts.Cancel(ctx, h.Job, events.CancelRequested{Reason: req.Reason, By: by})
+	return out, s.Facts.Cancel(ctx, h.Job, events.CancelRequested{Reason: req.Reason, By: req.Owner})
 }
 
-func (s *Service) why(ctx context.Context, req query.JobRequest) (query.JobWhyReply, error) {
-	h, err := s.locate(ctx, req)
+// mayForestall reports whether a job may be cancelled that has no history, or
+// none that the asker may know of.
+func (s *Service) mayForestall(ctx context.Context, req query.JobRequest) error {
+	refusal := notFound("job %s is not found; to cancel one that no worker has taken up yet, name its session", req.Job)
+	if req.Session == "" {
+		return refusal
+	}
+	if req.Owner == "" {
+		return nil
+	}
+	h, err := s.Facts.History(ctx, events.Job{Session: req.Session, ID: req.Job})
 	if err != nil {
-		return query.JobWhyReply{}, err
+		return err
 	}
-	if h.Last == 0 {
-		return query.JobWhyReply{}, notFound("job %s is not found; one that no worker has taken up yet has no events", req.Job)
+	rec, _, err := s.Facts.Session(ctx, req.Session)
+	if err != nil && !errors.Is(err, events.ErrNotFound) {
+		return err
 	}
-	out := query.JobWhyReply{Session: h.Job.Session, Job: h.Job.ID, Chain: []query.WhyLink{}}
-	for e, err := range s.Facts.Chain(ctx, h.Job) {
-		if errors.Is(err, events.ErrNotFound) {
-			break
-		}
-		if err != nil {
-			return out, err
-		}
-		link := query.WhyLink{Seq: e.Seq, Time: e.Time, Kind: string(e.Kind), Says: events.Says(e)}
-		if !e.Kind.Output() && json.Valid(e.Data) {
-			link.Data = e.Data
-		}
-		out.Chain = append(out.Chain, link)
-		if !e.Kind.Output() {
-			out.Summary = link.Says
-		}
+	if h.Accepted.OK() || rec.Owner != req.Owner {
+		return refusal
 	}
-	return out, nil
+	return nil
 }

@@ -2,10 +2,10 @@ package ops
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +18,6 @@ import (
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
-	"github.com/sandjet/sandjet/schemas"
 )
 
 // Service answers the questions of package query as the micro service
@@ -38,13 +37,30 @@ type Service struct {
 	Log     *slog.Logger
 }
 
-// answerLimit bounds one answer, together with E2B's.
-const answerLimit = 15 * time.Second
+const (
+	// answerLimit bounds one answer.
+	answerLimit = 15 * time.Second
+	// maxAnswers bounds the answers under way to one question: those that hang
+	// take no room from the other questions.
+	maxAnswers = 16
+	// stopGrace is how long a stop waits for the answers under way before it cuts
+	// them short.
+	stopGrace = 5 * time.Second
+)
 
-// maxAnswers bounds the answers under way in one worker.
-const maxAnswers = 64
+// desk is a service at work.
+type desk struct {
+	*Service
+	nc   *nats.Conn
+	life context.Context // of the answers
 
-// Start listens until stop is called, which waits for the answers under way.
+	mu      sync.Mutex // between enter and close
+	closed  chan struct{}
+	answers sync.WaitGroup
+}
+
+// Start answers until stop is called. stop takes no more questions, waits for
+// the answers under way, and may be called more than once.
 func (s *Service) Start(nc *nats.Conn) (stop func(), err error) {
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: query.ServiceName, Version: s.Version, Description: "sessions, jobs and dead letters of Sandjet",
@@ -53,28 +69,14 @@ func (s *Service) Start(nc *nats.Conn) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("micro service: %w", err)
 	}
-	life, end := context.WithCancel(context.Background())
-	var answers sync.WaitGroup
-	room := make(chan struct{}, maxAnswers)
-	stop = func() {
-		_ = svc.Stop()
-		end()
-		answers.Wait()
-	}
-	for subject, answer := range s.answers() {
-		handler := func(req micro.Request) {
-			select {
-			case room <- struct{}{}:
-			case <-life.Done():
-				return
-			}
-			answers.Go(func() {
-				defer func() { <-room }()
-				s.reply(life, subject, req, answer)
-			})
-		}
-		name := endpointName(subject)
-		if err := svc.AddEndpoint(name, micro.HandlerFunc(handler), micro.WithEndpointSubject(s.Namespace.Subject(subject))); err != nil {
+	life, end := context.WithCancelCause(context.Background())
+	d := &desk{Service: s, nc: nc, life: life, closed: make(chan struct{})}
+	stop = sync.OnceFunc(func() { d.close(svc, end) })
+	answers := s.answers()
+	for _, subject := range slices.Sorted(maps.Keys(answers)) {
+		err := svc.AddEndpoint(endpointName(subject), d.endpoint(subject, answers[subject]),
+			micro.WithEndpointSubject(s.Namespace.Subject(subject)))
+		if err != nil {
 			stop()
 			return nil, fmt.Errorf("micro endpoint %s: %w", subject, err)
 		}
@@ -94,88 +96,51 @@ func endpointName(subject string) string {
 	return string(name)
 }
 
-// answer makes the reply to one request body.
-type answer func(ctx context.Context, body []byte) (any, error)
-
-func (s *Service) answers() map[string]answer {
-	return map[string]answer{
-		query.SessionGet:    on(s.session),
-		query.SessionList:   on(s.sessions),
-		query.SessionStatus: on(s.status),
-		query.JobGet:        on(s.job),
-		query.JobList:       on(s.jobs),
-		query.JobCancel:     on(s.cancel),
-		query.JobWhy:        on(s.why),
-		query.DeadList:      on(s.deadList),
-		query.DeadGet:       on(s.deadGet),
-		query.DeadReplay:    on(s.deadReplay),
-		query.DeadDiscard:   on(s.deadDiscard),
-		query.Stats:         on(s.stats),
-	}
-}
-
-// on decodes the body for f. The schema has judged it before.
-func on[Req, Res any](f func(context.Context, Req) (Res, error)) answer {
-	return func(ctx context.Context, body []byte) (any, error) {
-		var req Req
-		if err := json.Unmarshal(body, &req); err != nil {
-			return nil, &query.Error{Code: query.CodeInvalid, Description: err.Error()}
+// endpoint is the handler of one question. The library calls it for one request
+// at a time, so the answer is made beside it. It is sent without the library
+// too, whose books are closed when the handler returns.
+func (d *desk) endpoint(subject string, f answer) micro.HandlerFunc {
+	room := make(chan struct{}, maxAnswers)
+	return func(req micro.Request) {
+		select {
+		case room <- struct{}{}:
+		case <-d.closed:
 		}
-		return f(ctx, req)
-	}
-}
-
-func (s *Service) reply(ctx context.Context, subject string, req micro.Request, f answer) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	res, err := s.ask(ctx, subject, req.Data(), f)
-	if err == nil {
-		err = req.RespondJSON(res)
-		if err == nil {
+		if !d.enter() {
+			d.refuse(subject, req.Reply(), errStopping)
 			return
 		}
-	}
-	e := coded(err)
-	if e.Code == query.CodeInternal {
-		s.Log.Error("question not answered", "subject", subject, "err", err)
-	}
-	if err := req.Error(e.Code, e.Description, nil); err != nil {
-		s.Log.Warn("error not sent", "subject", subject, "err", err)
+		go func() {
+			defer func() { <-room; d.answers.Done() }()
+			d.reply(subject, req.Reply(), req.Data(), f)
+		}()
 	}
 }
 
-func (s *Service) ask(ctx context.Context, subject string, body []byte, f answer) (any, error) {
-	if len(body) == 0 {
-		body = []byte("{}") // nats req needs no body where nothing is required
+// enter counts an answer, unless no more are begun.
+func (d *desk) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.closed:
+		return false
+	default:
+		d.answers.Add(1)
+		return true
 	}
-	if schema, ok := schemas.Request(subject); ok {
-		if err := schema.Validate(body); err != nil {
-			return nil, &query.Error{Code: query.CodeInvalid, Description: err.Error()}
-		}
-	}
-	return f(ctx, body)
 }
 
-// coded gives an error its code. What nobody foresaw is our fault.
-func coded(err error) *query.Error {
-	var e *query.Error
-	if errors.As(err, &e) {
-		return e
+func (d *desk) close(svc micro.Service, end context.CancelCauseFunc) {
+	if err := svc.Stop(); err != nil && !d.nc.IsClosed() {
+		d.Log.Warn("micro service not stopped", "err", err)
 	}
-	code := query.CodeInternal
-	switch {
-	case errors.Is(err, events.ErrNotFound), errors.Is(err, store.ErrNotFound), errors.Is(err, jobs.ErrNoLetter):
-		code = query.CodeNotFound
-	case errors.Is(err, store.ErrCursor):
-		code = query.CodeInvalid
-	case errors.Is(err, jobs.ErrCutLetter):
-		code = query.CodeConflict
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		code = query.CodeUnavailable
-	}
-	return &query.Error{Code: code, Description: err.Error()}
-}
-
-func notFound(format string, args ...any) error {
-	return &query.Error{Code: query.CodeNotFound, Description: fmt.Sprintf(format, args...)}
+	// After a round trip no question comes that the server has not sent yet.
+	_ = d.nc.FlushTimeout(time.Second)
+	d.mu.Lock()
+	close(d.closed)
+	d.mu.Unlock()
+	cut := time.AfterFunc(stopGrace, func() { end(errStopping) })
+	d.answers.Wait()
+	cut.Stop()
+	end(errStopping)
 }

@@ -4,11 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
+)
+
+const (
+	// viewLimit bounds what an answer may wait for Redis when it can do without.
+	viewLimit = time.Second
+	// sandboxLimit bounds the question to E2B inside an answer: who asked waits
+	// for ten seconds and shall see the rest.
+	sandboxLimit = 5 * time.Second
+	// statsScan bounds how many sessions stats counts.
+	statsScan = 20_000
 )
 
 // session answers from the stream: the truth, also while Redis is away.
@@ -17,19 +28,38 @@ func (s *Service) session(ctx context.Context, req query.SessionRequest) (sessio
 	if errors.Is(err, events.ErrNotFound) || err == nil && req.Owner != "" && rec.Owner != req.Owner {
 		return session.Record{}, notFound("session %s is not found", req.Session)
 	}
-	return rec, err
+	if err != nil {
+		return session.Record{}, err
+	}
+	return s.live(ctx, rec), nil
 }
 
+// live fills in the idle deadline, which every job moves in Redis alone. The
+// record has the one of when the session became active; without Redis that one
+// has to do.
+func (s *Service) live(ctx context.Context, rec session.Record) session.Record {
+	if rec.State != session.Active {
+		return rec
+	}
+	ctx, cancel := context.WithTimeout(ctx, viewLimit)
+	defer cancel()
+	if at, err := s.View.DeadlineOf(ctx, store.Idle, rec.Session); err == nil {
+		rec.IdleAt = at
+	}
+	return rec
+}
+
+// sessions lists what Redis knows. After a loss of Redis that is not all until
+// a worker has filled it again from the stream.
 func (s *Service) sessions(ctx context.Context, req query.SessionListRequest) (query.SessionListReply, error) {
 	f := store.Filter{State: session.State(req.State), Owner: req.Owner, Template: req.Template, Label: req.Label}
-	page, next, err := s.View.Sessions(ctx, f, req.Cursor, orDefault(req.Limit, 100))
-	if err != nil {
-		return query.SessionListReply{}, err
-	}
-	if page == nil {
-		page = []session.Record{}
-	}
-	return query.SessionListReply{Sessions: page, Next: next}, nil
+	return page(s, req.Limit, func(limit int) (query.SessionListReply, error) {
+		found, next, err := s.View.Sessions(ctx, f, req.Cursor, limit)
+		if found == nil {
+			found = []session.Record{}
+		}
+		return query.SessionListReply{Sessions: found, Next: next}, err
+	})
 }
 
 func (s *Service) status(ctx context.Context, req query.SessionRequest) (query.SessionStatusReply, error) {
@@ -46,14 +76,13 @@ func (s *Service) status(ctx context.Context, req query.SessionRequest) (query.S
 	if rec.SandboxID == "" || rec.State == session.Destroyed {
 		return out, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
+	defer cancel()
 	if out.Sandbox, err = s.Sandbox(ctx, rec.SandboxID); err != nil {
-		out.Sandbox, out.SandboxError = nil, err.Error()
+		out.Sandbox, out.SandboxError = nil, clip(err.Error(), maxDescription)
 	}
 	return out, nil
 }
-
-// statsScan bounds how many sessions stats counts.
-const statsScan = 20_000
 
 func (s *Service) stats(ctx context.Context, _ struct{}) (query.StatsReply, error) {
 	out := query.StatsReply{Worker: s.Worker, Version: s.Version, Sessions: map[string]int{}}
@@ -72,26 +101,24 @@ func (s *Service) stats(ctx context.Context, _ struct{}) (query.StatsReply, erro
 		return out, err
 	}
 	out.Slots = query.Slots{Used: len(slots), Limit: s.SlotLimit}
+	return out, s.count(ctx, out.Sessions)
+}
+
+// count counts sessions by state.
+func (s *Service) count(ctx context.Context, by map[string]int) error {
 	cursor := ""
 	for seen := 0; seen < statsScan; {
-		page, next, err := s.View.Sessions(ctx, store.Filter{}, cursor, 1000)
+		found, next, err := s.View.Sessions(ctx, store.Filter{}, cursor, 1000)
 		if err != nil {
-			return out, err
+			return err
 		}
-		for _, r := range page {
-			out.Sessions[string(r.State)]++
+		for _, r := range found {
+			by[string(r.State)]++
 		}
-		if seen += len(page); next == "" {
+		if seen += len(found); next == "" {
 			break
 		}
 		cursor = next
 	}
-	return out, nil
-}
-
-func orDefault(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
+	return nil
 }
