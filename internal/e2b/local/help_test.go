@@ -57,8 +57,10 @@ func eachLevel(t *testing.T, f func(c *client)) {
 func levels(t *testing.T) []Isolation {
 	t.Helper()
 	list := []Isolation{None}
+	forks := newForker()
+	defer forks.close()
 	for _, level := range []Isolation{Basic, Strong} {
-		if err := tryIsolation(level, newAccounts()); err == nil {
+		if err := tryIsolation(forks, level, newAccounts()); err == nil {
 			list = append(list, level)
 		} else if os.Getenv("REQUIRE_REAL") == "1" {
 			t.Fatalf("isolation %s: %v", level, err)

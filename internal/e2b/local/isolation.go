@@ -10,11 +10,11 @@ import (
 
 // chooseIsolation tries the levels on the machine, best first, or the one that
 // was asked for. Each is tried whole: a jail is started and a command run.
-func chooseIsolation(want Isolation, users accounts) (Isolation, error) {
+func chooseIsolation(forks *forker, want Isolation, users accounts) (Isolation, error) {
 	switch want {
 	case Auto:
 		for _, level := range []Isolation{Strong, Basic} {
-			if tryIsolation(level, users) == nil {
+			if tryIsolation(forks, level, users) == nil {
 				return level, nil
 			}
 		}
@@ -22,7 +22,7 @@ func chooseIsolation(want Isolation, users accounts) (Isolation, error) {
 	case None: // always possible
 		return None, nil
 	case Strong, Basic:
-		if err := tryIsolation(want, users); err != nil {
+		if err := tryIsolation(forks, want, users); err != nil {
 			return "", fmt.Errorf("isolation %s: %w", want, err)
 		}
 		return want, nil
@@ -32,7 +32,7 @@ func chooseIsolation(want Isolation, users accounts) (Isolation, error) {
 
 const probeTimeout = 20 * time.Second
 
-func tryIsolation(level Isolation, users accounts) error {
+func tryIsolation(forks *forker, level Isolation, users accounts) error {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func tryIsolation(level Isolation, users accounts) error {
 	if err := os.Mkdir(dir+"/root", 0o755); err != nil {
 		return err
 	}
-	j, err := startJail(level, newID(), dir, users)
+	j, err := startJail(forks, level, newID(), dir, users)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 // jail is the running part of a sandbox: a shell that holds its namespaces
 // open, and the way in. It ends with the server that made it.
 type jail struct {
+	forks  *forker
 	level  Isolation
 	id     string
 	users  accounts
@@ -34,8 +35,8 @@ type jail struct {
 const hold = `echo $$ >&3; read -r _ <&3`
 
 // startJail brings the sandbox id up on its tree below dir.
-func startJail(level Isolation, id, dir string, users accounts) (*jail, error) {
-	j := &jail{level: level, id: id, users: users, root: filepath.Join(dir, "root"), done: make(chan struct{})}
+func startJail(forks *forker, level Isolation, id, dir string, users accounts) (*jail, error) {
+	j := &jail{forks: forks, level: level, id: id, users: users, root: filepath.Join(dir, "root"), done: make(chan struct{})}
 	if err := layout(j.root, users, level == Strong); err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (j *jail) start(theirs *os.File) error {
 	var stderr limitedBuffer
 	j.cmd.Stderr = &stderr
 	j.cmd.ExtraFiles = []*os.File{theirs, infoW}
-	err = j.cmd.Start()
+	err = j.forks.start(j.cmd)
 	infoW.Close()
 	if err != nil {
 		return err

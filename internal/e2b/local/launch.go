@@ -62,7 +62,7 @@ func (j *jail) launch(c command) (*launched, error) {
 	l.cmd = j.command(c)
 	l.cmd.ExtraFiles = []*os.File{theirs}
 	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = ends[0], ends[1], ends[2]
-	if err := l.cmd.Start(); err != nil {
+	if err := j.forks.start(l.cmd); err != nil {
 		l.close()
 		return nil, err
 	}

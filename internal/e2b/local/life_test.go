@@ -151,7 +151,7 @@ func TestTheMachineDies(t *testing.T) {
 		require.True(c, c.srv.KillSandbox(b.SandboxID))
 		for st.Receive() {
 		}
-		require.Error(c, st.Err())
+		require.ErrorContains(c, st.Err(), "connection reset by peer")
 		require.False(c, c.srv.KillSandbox(b.SandboxID))
 
 		// The same when the jail itself is killed behind our back.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b"
@@ -23,6 +24,7 @@ type Server struct {
 	dir       string // of the sandboxes
 	temp      string // removed by Close
 	isolation Isolation
+	forks     *forker
 	users     accounts
 	limits    *limits
 	listener  net.Listener
@@ -41,18 +43,19 @@ type Server struct {
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, log: cfg.Log, users: newAccounts(), limits: newLimits(cfg),
+		cfg: cfg, log: cfg.Log, users: newAccounts(), limits: newLimits(cfg), forks: newForker(),
 		boxes: make(map[string]*sandbox), closing: make(chan struct{}),
 	}
 	s.closeOnce = sync.OnceValue(s.close)
 	if err := s.open(ctx); err != nil {
+		s.forks.close()
 		return nil, fmt.Errorf("start sandbox server: %w", err)
 	}
 	return s, nil
 }
 
 func (s *Server) open(ctx context.Context) (err error) {
-	if s.isolation, err = chooseIsolation(s.cfg.Isolation, s.users); err != nil {
+	if s.isolation, err = chooseIsolation(s.forks, s.cfg.Isolation, s.users); err != nil {
 		return err
 	}
 	if s.isolation == None {
@@ -111,6 +114,9 @@ func (s *Server) openDir() error {
 // takeOver lets a sandbox of an earlier server go on, without its processes.
 func (s *Server) takeOver(sb *sandbox) {
 	s.boxes[sb.id()] = sb
+	if s.isolation == None { // plain processes outlive a server that was killed
+		_ = (&jail{id: sb.id()}).signalPlain(syscall.SIGKILL)
+	}
 	if sb.state != running {
 		return
 	}
@@ -166,6 +172,7 @@ func (s *Server) close() error {
 		sb.stop()
 	}
 	s.tasks.Wait()
+	s.forks.close()
 	s.removeTemp()
 	if errors.Is(err, net.ErrClosed) {
 		return nil

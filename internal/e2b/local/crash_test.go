@@ -1,0 +1,76 @@
+package local
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crashEnv makes this test binary a server of the level it names.
+const crashEnv = "SANDJET_TEST_SERVER"
+
+// TestServerOfItsOwn is no test by itself: TestNothingOutlivesAKilledServer
+// starts it as a process.
+func TestServerOfItsOwn(t *testing.T) {
+	level := os.Getenv(crashEnv)
+	if level == "" {
+		t.Skip("only as a process of another test")
+	}
+	srv, err := Start(t.Context(), Config{Isolation: Isolation(level), DataDir: os.Getenv("DATA"), APIKey: "k"})
+	require.NoError(t, err)
+	c := newClient(t, srv)
+	b := c.create("")
+	st, _ := b.begin(sh("setsid sleep " + os.Getenv("MARK") + " & echo ready; sleep " + os.Getenv("MARK")))
+	require.True(t, st.Receive())
+	asleep := c.create("")
+	st, _ = asleep.begin(sh("echo ready; sleep " + os.Getenv("MARK")))
+	require.True(t, st.Receive())
+	require.Equal(t, 204, c.call("POST", asleep.on("/pause"), "").status)
+	fmt.Println("\nup", b.SandboxID)
+	select {} // until killed
+}
+
+func TestNothingOutlivesAKilledServer(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels(t) {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			data, mark := t.TempDir(), fmt.Sprint("100.", time.Now().UnixNano())
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfItsOwn$", "-test.v")
+			cmd.Env = append(os.Environ(), crashEnv+"="+string(level), "DATA="+data, "MARK="+mark)
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			var log []string
+			for s := bufio.NewScanner(out); s.Scan(); {
+				log = append(log, s.Text())
+				if strings.HasPrefix(s.Text(), "up ") {
+					break
+				}
+			}
+			require.NotEmpty(t, withCommand(mark), "%s", strings.Join(log, "\n"))
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			if level == None { // nobody ends those before the next server does
+				require.NotEmpty(t, withCommand(mark))
+			} else {
+				if !assertEv(func() bool { return len(withCommand(mark)) == 0 }) {
+					o, _ := exec.Command("sh", "-c", "ps -eo pid,ppid,stat,lstart,args --width 150 | grep -B2 -A6 "+mark).CombinedOutput()
+					t.Fatal(string(o))
+				}
+			}
+			srv := start(t, Config{Isolation: level, DataDir: data})
+			require.Len(t, srv.Sandboxes(), 2)
+			if !assertEv(func() bool { return len(withCommand(mark)) == 0 }) {
+				o, _ := exec.Command("sh", "-c", "ps -eo pid,ppid,stat,lstart,args --width 150 | grep -B2 -A6 "+mark).CombinedOutput()
+				t.Fatal(string(o))
+			}
+		})
+	}
+}
