@@ -350,8 +350,21 @@ func (h *hold) untilCancelled(ctx context.Context) (context.Context, context.Can
 // attach tells the beat which sandbox to keep awake.
 func (h *hold) attach(k known, b *box) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.session, h.box = k, b
+	h.mu.Unlock()
+	h.push(k, b)
+}
+
+// push sees to it that E2B's own timeout does not end what is in use.
+func (h *hold) push(k known, b *box) {
+	if b == nil || !h.w.sessions.short(k, b) {
+		return
+	}
+	h.w.background(func(ctx context.Context) {
+		if err := h.w.sessions.keep(ctx, k, b); err != nil {
+			h.log.Warn("sandbox timeout not pushed", "err", err)
+		}
+	})
 }
 
 // beat says that the job is alive: to the queue, to Redis, to E2B. It runs on
@@ -369,13 +382,7 @@ func (h *hold) beat() {
 	if entered {
 		h.w.renew.add(entry)
 	}
-	if b != nil {
-		h.w.background(func(ctx context.Context) {
-			if err := h.w.sessions.keep(ctx, k, b); err != nil {
-				h.log.Warn("sandbox timeout not pushed", "err", err)
-			}
-		})
-	}
+	h.push(k, b)
 }
 
 func (h *hold) report(err error) {

@@ -319,14 +319,20 @@ func (s *sessions) age(r session.Record) time.Duration  { return r.MaxAge.Or(s.c
 // life is E2B's own timeout for a session's sandbox.
 func (s *sessions) life(r session.Record) time.Duration { return s.idle(r) + backstop }
 
-// keep pushes E2B's own end away while the sandbox is busy. It asks E2B only
-// when less than the backstop is left, and never twice at once.
-func (s *sessions) keep(ctx context.Context, k known, b *box) error {
+// short reports whether E2B's own end comes too near to the session's idle end,
+// and nobody is pushing it away yet.
+func (s *sessions) short(k known, b *box) bool {
 	b.mu.Lock()
-	if b.pushed || time.Until(b.until) > backstop {
-		b.mu.Unlock()
+	defer b.mu.Unlock()
+	return !b.pushed && time.Until(b.until) < s.idle(k.Record)+backstop/2
+}
+
+// keep pushes E2B's own end away while the sandbox is in use, if it is short.
+func (s *sessions) keep(ctx context.Context, k known, b *box) error {
+	if !s.short(k, b) {
 		return nil
 	}
+	b.mu.Lock()
 	b.pushed = true
 	b.mu.Unlock()
 
@@ -337,7 +343,7 @@ func (s *sessions) keep(ctx context.Context, k known, b *box) error {
 	b.pushed = false
 	if err != nil {
 		// Not at every beat again: E2B refuses past the plan's longest run.
-		b.until = time.Now().Add(backstop + 30*time.Second)
+		b.until = time.Now().Add(s.idle(k.Record) + backstop/2 + 30*time.Second)
 		return fmt.Errorf("push the timeout of sandbox %s: %w", k.SandboxID, err)
 	}
 	b.until = time.Now().Add(life)

@@ -20,11 +20,20 @@ const (
 	dueLease = 30 * time.Second
 )
 
-// sweep publishes the jobs that deadlines ask for.
+// sweep publishes the jobs that deadlines ask for, and sees to it that the view
+// has a name: without one it would count as just wiped for ever, and every job
+// would ask the log who runs.
 func (w *Worker) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
+		if w.view.Young() {
+			if _, created, err := w.view.Generation(ctx); err != nil && ctx.Err() == nil {
+				w.log.Warn("generation of the view not read", "err", err)
+			} else if created {
+				w.log.Info("view begun", "why", "redis is new, or was wiped")
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
