@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -46,22 +49,50 @@ func (j *jail) signalPlain(sig syscall.Signal) error {
 	return nil
 }
 
-// plainProcesses finds the sandbox's processes by the mark in their
-// environment. One that wipes its environment gets away: the price of None.
+// plainProcesses finds the sandbox's processes: by the mark in their
+// environment, by the holder's process group, and whatever descends from these.
+// One that shed all three gets away: the price of None.
 func (j *jail) plainProcesses() []int {
 	mark := []byte("E2B_SANDBOX_ID=" + j.id)
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	var found []int
+	parents := make(map[int]int, len(dirs))
+	ours := make(map[int]bool)
 	for _, d := range dirs {
-		env, err := os.ReadFile(filepath.Join(d, "environ"))
-		if err != nil || !hasLine(env, mark) {
+		pid, parent, group, ok := readStat(d)
+		if !ok {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil {
-			found = append(found, pid)
+		parents[pid] = parent
+		env, _ := os.ReadFile(filepath.Join(d, "environ")) // not ours to read is not ours
+		if hasLine(env, mark) || (j.holder != 0 && group == j.holder) {
+			ours[pid] = true
 		}
 	}
-	return found
+	for before := -1; before < len(ours); {
+		before = len(ours)
+		for pid, parent := range parents {
+			if ours[parent] {
+				ours[pid] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(ours))
+}
+
+// readStat reads who a process is from its directory below /proc.
+func readStat(dir string) (pid, parent, group int, ok bool) {
+	b, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	// The name in brackets may hold anything; what follows it does not.
+	_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
+	var state string
+	if _, err := fmt.Sscan(rest, &state, &parent, &group); err != nil {
+		return 0, 0, 0, false
+	}
+	pid, err = strconv.Atoi(filepath.Base(dir))
+	return pid, parent, group, err == nil
 }
 
 func hasLine(env, line []byte) bool {

@@ -34,7 +34,7 @@ func TestPauseStopsAndResumeGoesOn(t *testing.T) {
 	eachLevel(t, func(c *client) {
 		b := c.create("")
 		// The second counter has left its session and its parent.
-		st, pid := b.begin(sh("cd; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > orphan; done' >/dev/null 2>&1 & " + counting))
+		st, pid := b.begin(sh("cd; setsid env -u E2B_SANDBOX_ID sh -c 'i=0; while :; do i=$((i+1)); echo $i > orphan; done' >/dev/null 2>&1 & " + counting))
 		orphan := func() string { return b.content("orphan") }
 		require.Eventually(c, func() bool { return b.content("count") != "" && orphan() != "" }, patience, time.Millisecond)
 		require.Equal(c, 204, c.call("POST", b.on("/pause"), "").status)
@@ -179,8 +179,10 @@ func TestRestart(t *testing.T) {
 			mark := "100." + fmt.Sprint(time.Now().UnixNano())
 			_, pid := runs.begin(sh("sleep " + mark))
 			if level == Strong { // what the sandbox's root leaves must not lead the next start astray
-				_, err := runs.processes().Start(t.Context(), as(ask(runs, sh("rm /etc/hosts; ln -s "+cfg.DataDir+"/victim /etc/hosts; mv /etc /etc2; ln -s etc2 /etc")), "root"))
+				st, err := runs.processes().Start(t.Context(), as(ask(runs, sh("rm /etc/hosts && ln -s "+cfg.DataDir+"/victim /etc/hosts && rmdir /run && ln -s "+cfg.DataDir+" /run && echo done")), "root"))
 				require.NoError(t, err)
+				r := finish(st)
+				require.Equal(t, "done\n", r.stdout.String(), "%s", r.stderr.String())
 			}
 			require.Equal(t, 204, c.call("POST", sleeps.on("/pause"), "").status)
 			before := []e2b.SandboxDetail{runs.detail(), sleeps.detail()}

@@ -337,6 +337,20 @@ func TestInput(t *testing.T) {
 		in = &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: make([]byte, 1<<20)}}
 		_, err = b.processes().SendInput(ctx, ask(b, &process.SendInputRequest{Process: byPid(pid), Input: in}))
 		require.Equal(c, connect.CodeDeadlineExceeded, connect.CodeOf(err), "input waits for the command to read")
+
+		first, leave := context.WithCancel(c.Context())
+		stuck := make(chan struct{})
+		go func() {
+			defer close(stuck)
+			_, _ = b.processes().SendInput(first, ask(b, &process.SendInputRequest{Process: byPid(pid), Input: in}))
+		}()
+		require.Eventually(c, func() bool { return len(b.proc(pid).input) == 1 }, patience, time.Millisecond)
+		ctx, cancel = context.WithTimeout(c.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = b.processes().SendInput(ctx, ask(b, &process.SendInputRequest{Process: byPid(pid), Input: in}))
+		require.Equal(c, connect.CodeDeadlineExceeded, connect.CodeOf(err), "and for the input before it")
+		leave()
+		<-stuck
 	})
 }
 
