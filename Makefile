@@ -49,11 +49,13 @@ lint: $(TOOLS)/golangci-lint ## golangci-lint with .golangci.yml (the first time
 vuln: $(TOOLS)/govulncheck ## Known vulnerabilities in what the binaries reach (asks vuln.go.dev)
 	@$(TOOLS)/govulncheck $(PKG)
 
-bench: ## Run the benchmarks; compare two runs with .cache/bin/benchstat (BENCH=Name PKG=./internal/x COUNT=6)
+bench: ## The worker beside the straight-line program, in ratios, about 2 minutes; or a package's own (BENCH=Name PKG=./internal/x COUNT=6)
+ifeq ($(PKG),./...)
+	$(GO) test -run='^$$' -bench=Beside -benchtime=1x -timeout=5m ./internal/bench
+else
 	@$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(PKG)
+endif
 
-# The tag leaves text/template out, without which the linker drops every method
-# that nobody calls: 10 MB of the worker. The publisher has help texts of its own.
 build: ## Build the three commands into bin/, stripped, and print their sizes
 	@mkdir -p $(BIN)
 	@for c in worker publisher devstack; do \
