@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandjet/sandjet/internal/e2b"
@@ -34,6 +36,7 @@ type App struct {
 	pub      *natsx.Publisher
 	consumer *jobs.Consumer
 	w        *Worker
+	opened   []func() // how to close what check has opened
 }
 
 // New returns a worker that Run starts. It connects to nothing.
@@ -49,8 +52,26 @@ func (a *App) Ready() <-chan struct{} { return a.ready }
 
 // Run works until ctx ends; then it takes no more jobs, lets go of those it has
 // and returns nil. Commands go on in their sandboxes. kill, if it ends, stops
-// at once.
+// at once. An error says in one line what keeps the worker from its work.
 func (a *App) Run(ctx, kill context.Context) error {
+	err := a.run(ctx, kill)
+	if err != nil && ctx.Err() != nil && !a.started() {
+		a.log.Info("worker stopped before it took jobs", "err", err)
+		return nil
+	}
+	return err
+}
+
+func (a *App) started() bool {
+	select {
+	case <-a.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *App) run(ctx, kill context.Context) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
@@ -63,13 +84,24 @@ func (a *App) Run(ctx, kill context.Context) error {
 	return a.work(ctx, kill, part)
 }
 
+// checkLimit is how long each outside system may take to answer at the start.
+const checkLimit = 5 * time.Second
+
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, checkLimit, fmt.Errorf("no answer within %s", checkLimit))
+}
+
 // connect opens NATS. Whatever is wrong is said in one line.
 func (a *App) connect(ctx context.Context) error {
-	first, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := within(ctx)
 	defer cancel()
-	nc, err := natsx.Connect(first, a.cfg.NATS, a.log)
+	name := "NATS_URL"
+	if a.cfg.NATS.URL == "" {
+		name = "NATS_CONTEXT"
+	}
+	nc, err := natsx.Connect(ctx, a.cfg.NATS, a.log)
 	if err != nil {
-		return fmt.Errorf("nats: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	a.nc = nc
 	if a.pub, err = natsx.NewPublisher(nc); err != nil {
@@ -84,8 +116,9 @@ func (a *App) close() {
 		a.w.wakes.close()
 		a.w.wheel.Close()
 		_ = a.w.facts.Close()
-		a.w.sessions.e2b.Close()
-		_ = a.w.view.Close()
+	}
+	for _, undo := range slices.Backward(a.opened) {
+		undo()
 	}
 	_ = a.pub.Close()
 	_ = a.nc.FlushTimeout(2 * time.Second)
@@ -94,60 +127,37 @@ func (a *App) close() {
 
 // build checks the outside systems and makes the worker.
 func (a *App) build(ctx, parted context.Context) error {
-	setup, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
-	cfg := a.cfg
-	js, err := jetstream.New(a.nc)
-	if err != nil {
-		return fmt.Errorf("nats: %w", err)
-	}
-	a.js = js
-	if err := checkNATS(setup, a.nc, js); err != nil {
-		return err
-	}
 	m := newMetrics(a.reg)
-	client, err := e2b.New(e2b.Config{
-		APIKey: cfg.E2BKey, APIURL: cfg.E2BAPIURL, SandboxURL: cfg.E2BSandboxURL, Domain: cfg.E2BDomain,
-		UserAgent: "sandjet/" + Version, Observe: m.call,
-	})
+	client, view, err := a.check(ctx, m)
 	if err != nil {
-		return fmt.Errorf("e2b: %w", err)
-	}
-	if err := checkE2B(setup, client, a.log); err != nil {
-		client.Close()
 		return err
 	}
-	view, err := store.Open(setup, cfg.RedisURL, cfg.Namespace)
-	if err != nil {
-		client.Close()
-		return fmt.Errorf("REDIS_URL: %w", err)
-	}
-	for _, warning := range view.Warnings() {
-		a.log.Warn("redis setting", "warning", warning)
-	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cfg, js := a.cfg, a.js
 	queue, err := jobs.Open(js, a.pub, jobs.Config{
 		Namespace: cfg.Namespace, Replicas: cfg.Replicas, JobsMaxBytes: cfg.JobsCap, AckWait: cfg.AckWait,
 	}, a.log)
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
-	if err := a.setup(setup, js, queue); err != nil {
-		client.Close()
-		return errors.Join(err, view.Close())
-	}
-	facts, err := events.Open(a.nc, a.pub, cfg.Namespace, "/sandjet/worker/"+cfg.Name)
-	if err != nil {
+	if err := a.setup(ctx, js, queue); err != nil {
 		return err
 	}
-	artifacts, err := js.ObjectStore(setup, cfg.Namespace.Stream(events.BucketArtifact))
+	artifacts, err := js.ObjectStore(ctx, cfg.Namespace.Stream(events.BucketArtifact))
 	if err != nil {
 		return fmt.Errorf("object bucket: %w", err)
+	}
+	if a.consumer, err = jobs.NewConsumer(queue, jobs.ConsumerConfig{Slots: cfg.Concurrency, MaxParked: 4*cfg.Concurrency + 100, Log: a.log}); err != nil {
+		return err
 	}
 	wakes, err := newWakes(a.nc, cfg.Namespace)
 	if err != nil {
 		return err
 	}
-	if a.consumer, err = jobs.NewConsumer(queue, jobs.ConsumerConfig{Slots: cfg.Concurrency, MaxParked: 4*cfg.Concurrency + 100, Log: a.log}); err != nil {
+	facts, err := events.Open(a.nc, a.pub, cfg.Namespace, "/sandjet/worker/"+cfg.Name)
+	if err != nil {
+		wakes.close()
 		return err
 	}
 	w := &Worker{
@@ -161,6 +171,38 @@ func (a *App) build(ctx, parted context.Context) error {
 	a.w = w
 	a.gauges()
 	return nil
+}
+
+// check makes sure that NATS, E2B and Redis are there and what we need.
+func (a *App) check(ctx context.Context, m *metrics) (*e2b.Client, *store.Store, error) {
+	js, err := jetstream.New(a.nc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("nats: %w", err)
+	}
+	a.js = js
+	if err := checkNATS(ctx, a.nc, js); err != nil {
+		return nil, nil, err
+	}
+	client, err := e2b.New(e2b.Config{
+		APIKey: a.cfg.E2BKey, APIURL: a.cfg.E2BAPIURL, SandboxURL: a.cfg.E2BSandboxURL, Domain: a.cfg.E2BDomain,
+		UserAgent: "sandjet/" + Version, Observe: m.call,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("e2b: %w", err)
+	}
+	a.opened = append(a.opened, client.Close)
+	if err := checkE2B(ctx, client, a.log); err != nil {
+		return nil, nil, err
+	}
+	view, err := openView(ctx, a.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.opened = append(a.opened, func() { _ = view.Close() })
+	for _, warning := range view.Warnings() {
+		a.log.Warn("redis setting", "warning", warning)
+	}
+	return client, view, nil
 }
 
 // setup brings streams and consumers up to date.
@@ -178,6 +220,7 @@ func (a *App) setup(ctx context.Context, js jetstream.JetStream, queue *jobs.Que
 
 // gauges are read when somebody asks.
 func (a *App) gauges() {
+	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, f func() float64) {
 		a.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sandjet", Name: name, Help: help}, f))
 	}
@@ -199,6 +242,14 @@ func (a *App) gauges() {
 // work runs everything until ctx ends, then lets go in order.
 func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	w := a.w
+	// Before anything runs: a port that is taken is a fault of the start.
+	listener, err := a.listen()
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close() // by the server as well, once there is one
+	}
 	// The jobs' context ends with its own cause when the worker stops.
 	jobsCtx, stopJobs := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopJobs(nil)
@@ -222,7 +273,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 		}
 	})
 
-	stopAnswers, err := a.serve(serving, &servers)
+	stopAnswers, err := a.serve(serving, listener, &servers)
 	if err != nil {
 		return err
 	}

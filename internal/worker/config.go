@@ -2,12 +2,8 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -87,39 +83,20 @@ func defaultName() string {
 
 // ConfigFromEnv reads the configuration through getenv. All faults are
 // reported together, one line each, naming the variable and what it wants; no
-// value that may be a secret is printed.
+// value is printed: it may be a secret that got to the wrong place.
 func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e := env{get: getenv}
 	c := DefaultConfig()
 
-	if s := getenv("WORKER_NAME"); s != "" {
-		e.check(wire.CheckID("WORKER_NAME", s))
-		c.Name = s
-	}
-	ns, err := wire.ParseNamespace(getenv("SANDJET_NAMESPACE"))
-	e.check(err)
-	c.Namespace = ns
-	c.NATS = natsx.Config{
-		Name:    "sandjet-worker-" + c.Name,
-		URL:     getenv("NATS_URL"),
-		Context: getenv("NATS_CONTEXT"),
-		Creds:   getenv("NATS_CREDS"),
-		NKey:    getenv("NATS_NKEY"),
-		CA:      getenv("NATS_CA"),
-		Cert:    getenv("NATS_CERT"),
-		Key:     getenv("NATS_KEY"),
-	}
-	if c.NATS.URL == "" && c.NATS.Context == "" {
-		e.fail("NATS_URL", "is not set: want a URL such as nats://127.0.0.1:4222, or NATS_CONTEXT with a context of the nats CLI")
-	}
+	e.id("WORKER_NAME", &c.Name)
+	e.namespace("SANDJET_NAMESPACE", &c.Namespace)
+	c.NATS = e.nats()
+	c.NATS.Name = "sandjet-worker-" + c.Name
 	e.integer("NATS_REPLICAS", &c.Replicas, 1, 5)
-
-	if c.RedisURL = getenv("REDIS_URL"); c.RedisURL == "" {
-		e.fail("REDIS_URL", "is not set: want a URL such as redis://127.0.0.1:6379/0")
-	}
+	c.RedisURL = e.redis("REDIS_URL")
 
 	c.E2BKey = e.key("E2B_API_KEY")
-	c.E2BDomain = getenv("E2B_DOMAIN")
+	c.E2BDomain = e.host("E2B_DOMAIN")
 	c.E2BAPIURL = e.url("E2B_API_URL")
 	c.E2BSandboxURL = e.url("E2B_SANDBOX_URL")
 
@@ -130,15 +107,8 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.integer("WORKER_SANDBOX_LIMIT", &c.SandboxLimit, 0, 1_000_000)
 	e.rate("WORKER_CREATE_RATE", &c.CreateRate)
 	e.duration("WORKER_DRAIN_TIMEOUT", &c.DrainTimeout, time.Second, time.Hour)
-	if s := getenv("WORKER_TEMPLATE"); s != "" {
-		c.Template = s
-	}
-	if s := getenv("WORKER_HTTP_ADDR"); s != "" {
-		if _, _, err := net.SplitHostPort(s); err != nil && s != "off" {
-			e.fail("WORKER_HTTP_ADDR", fmt.Sprintf("is %q: want host:port, or off", s))
-		}
-		c.HTTPAddr = s
-	}
+	e.text("WORKER_TEMPLATE", &c.Template)
+	e.address("WORKER_HTTP_ADDR", &c.HTTPAddr)
 	e.duration("WORKER_ACK_WAIT", &c.AckWait, time.Second, time.Hour)
 	e.bytes("WORKER_SPOOL_CAP", &c.SpoolCap)
 	e.bytes("WORKER_FILE_CAP", &c.FileCap)
@@ -150,134 +120,7 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 			e.fail(later, "is set, but this version has no such capability: unset it")
 		}
 	}
-
-	if s := getenv("LOG_LEVEL"); s != "" {
-		if err := c.LogLevel.UnmarshalText([]byte(s)); err != nil {
-			e.fail("LOG_LEVEL", fmt.Sprintf("is %q: want debug, info, warn or error", s))
-		}
-	}
-	switch c.LogFormat = getenv("LOG_FORMAT"); c.LogFormat {
-	case "", "text", "json":
-	default:
-		e.fail("LOG_FORMAT", fmt.Sprintf("is %q: want text or json", c.LogFormat))
-	}
+	e.level("LOG_LEVEL", &c.LogLevel)
+	e.choice("LOG_FORMAT", &c.LogFormat, "text", "json")
 	return c, errors.Join(e.errs...)
-}
-
-// env collects what is wrong with the environment.
-type env struct {
-	get  func(string) string
-	errs []error
-}
-
-func (e *env) fail(name, what string) { e.errs = append(e.errs, fmt.Errorf("%s %s", name, what)) }
-
-func (e *env) check(err error) {
-	if err != nil {
-		e.errs = append(e.errs, err)
-	}
-}
-
-func (e *env) integer(name string, to *int, lo, hi int) {
-	s := e.get(name)
-	if s == "" {
-		return
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < lo || n > hi {
-		e.fail(name, fmt.Sprintf("is %q: want a whole number from %d to %d", s, lo, hi))
-		return
-	}
-	*to = n
-}
-
-func (e *env) rate(name string, to *float64) {
-	s := e.get(name)
-	if s == "" {
-		return
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || f < 0 || f > 1e6 {
-		e.fail(name, fmt.Sprintf("is %q: want a number a second, 0 for no limit", s))
-		return
-	}
-	*to = f
-}
-
-func (e *env) boolean(name string, to *bool) {
-	s := e.get(name)
-	if s == "" {
-		return
-	}
-	b, err := strconv.ParseBool(s)
-	if err != nil {
-		e.fail(name, fmt.Sprintf("is %q: want true or false", s))
-		return
-	}
-	*to = b
-}
-
-func (e *env) duration(name string, to *time.Duration, lo, hi time.Duration) {
-	s := e.get(name)
-	if s == "" {
-		return
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < lo || d > hi {
-		e.fail(name, fmt.Sprintf("is %q: want a duration from %s to %s, such as 90s or 5m", s, lo, hi))
-		return
-	}
-	*to = d
-}
-
-var units = []struct {
-	suffix string
-	factor int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
-
-func (e *env) bytes(name string, to *int64) {
-	s := e.get(name)
-	if s == "" {
-		return
-	}
-	for _, u := range units {
-		if digits, ok := strings.CutSuffix(s, u.suffix); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-			if err != nil || n <= 0 || n > (1<<60)/u.factor {
-				break
-			}
-			*to = n * u.factor
-			return
-		}
-	}
-	e.fail(name, fmt.Sprintf("is %q: want a size such as 64MiB or 10GiB", s))
-}
-
-func (e *env) url(name string) string {
-	s := e.get(name)
-	if s == "" {
-		return ""
-	}
-	if u, err := url.Parse(s); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		e.fail(name, "is not a URL: want http://host:port or https://host")
-	}
-	return strings.TrimRight(s, "/")
-}
-
-// key reads a credential from NAME or NAME_FILE.
-func (e *env) key(name string) func() (string, error) {
-	value, file := e.get(name), e.get(name+"_FILE")
-	switch {
-	case value != "" && file != "":
-		e.fail(name, "and "+name+"_FILE are both set: want one of them")
-	case value == "" && file == "":
-		e.fail(name, "is not set: want the key, or its file in "+name+"_FILE")
-	case file != "":
-		k := &keyFile{path: file}
-		if _, err := k.read(); err != nil {
-			e.fail(name+"_FILE", err.Error())
-		}
-		return k.read
-	}
-	return func() (string, error) { return value, nil }
 }

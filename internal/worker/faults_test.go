@@ -116,7 +116,9 @@ func TestIdlePause(t *testing.T) {
 	require.Equal(t, "on\noff\n", string(busy.Stdout))
 	require.Zero(t, busy.count(events.KindReattached))
 	paused := w.state("busy", session.Paused)
-	require.True(t, paused.UpdatedAt.After(busy.Events[len(busy.Events)-1].Time), "paused before the command ended")
+	end := busy.Events[len(busy.Events)-1].Time
+	require.True(t, paused.UpdatedAt.After(end), "paused before the command ended")
+	w.pausedAfter(t, "busy", end)
 	require.Equal(t, "kept\n", string(w.follow(w.run("idle", "cat", "f")).Stdout))
 }
 

@@ -73,6 +73,9 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 		case session.Paused:
 			return true, nil
 		case session.Active:
+			if onlyIdle && s.touched(ctx, k) {
+				return false, nil
+			}
 			return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
 		case session.Pausing:
 			if s.takeOver(k, a) {
@@ -99,6 +102,13 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 		}
 	}
 	return false, err
+}
+
+// touched reports whether the session was used after its idle time had been
+// claimed: its deadline is later than the claim has set it.
+func (s *sessions) touched(ctx context.Context, k known) bool {
+	at, err := s.view.DeadlineOf(ctx, store.Idle, k.Session)
+	return err == nil && time.Until(at) > dueLease
 }
 
 func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {

@@ -15,9 +15,21 @@ import (
 	"github.com/sandjet/sandjet/internal/query"
 )
 
-// serve answers questions and probes. stop ends the answers; the HTTP server
-// ends with ctx.
-func (a *App) serve(ctx context.Context, servers *errgroup.Group) (stop func(), err error) {
+// listen takes the port of the probes, if there shall be one.
+func (a *App) listen() (net.Listener, error) {
+	if a.cfg.HTTPAddr == "off" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", a.cfg.HTTPAddr)
+	if err != nil {
+		return nil, fmt.Errorf("WORKER_HTTP_ADDR: %w", err)
+	}
+	return l, nil
+}
+
+// serve answers questions and, on listener, probes. stop ends the answers; the
+// HTTP server ends with ctx.
+func (a *App) serve(ctx context.Context, listener net.Listener, servers *errgroup.Group) (stop func(), err error) {
 	a.health = &ops.Health{Checks: []ops.Check{
 		{Name: "nats", Probe: func(context.Context) error {
 			if status := a.nc.Status(); status != nats.CONNECTED {
@@ -32,13 +44,8 @@ func (a *App) serve(ctx context.Context, servers *errgroup.Group) (stop func(), 
 		JS: a.js, Facts: a.w.facts, Queue: a.w.queue, View: a.w.view, Sandbox: a.w.sessions.describe, Log: a.log,
 	}
 	stop, err = svc.Start(a.nc)
-	if err != nil || a.cfg.HTTPAddr == "off" {
+	if err != nil || listener == nil {
 		return stop, err
-	}
-	listener, err := net.Listen("tcp", a.cfg.HTTPAddr)
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("WORKER_HTTP_ADDR: %w", err)
 	}
 	a.log.Info("serving health and metrics", "url", "http://"+listener.Addr().String())
 	server := &http.Server{Handler: ops.Handler(a.health, a.reg), ReadHeaderTimeout: 5 * time.Second}

@@ -2,44 +2,76 @@ package worker
 
 // Setting is one thing a worker can be told, by a flag or by the environment.
 type Setting struct {
-	Env, Flag, Usage, Default string
+	Env     string
+	Flag    string // without dashes; empty if there is none
+	Takes   string // what the value is: URL, FILE, N, DURATION, SIZE, BOOL, ...
+	Usage   string // one line for people
+	Default string // as one would write it; empty for none
 }
 
-// Settings lists every setting, in the order of the documentation. Keys have no
-// flag that takes their value: a command line is no place for one.
+// Switch reports whether the setting is on or off.
+func (s Setting) Switch() bool { return s.Takes == "BOOL" }
+
+// Settings lists every setting in the order of the documentation, which is
+// always the same. The E2B key has no flag that takes its value: a command line
+// is no place for one.
 func Settings() []Setting {
 	return []Setting{
-		{"SANDJET_NAMESPACE", "namespace", "prefix of every subject, stream, bucket and Redis key", ""},
-		{"NATS_URL", "nats-url", "NATS servers, comma separated", ""},
-		{"NATS_CONTEXT", "nats-context", "a context of the nats CLI", ""},
-		{"NATS_CREDS", "nats-creds", "credentials file", ""},
-		{"NATS_NKEY", "nats-nkey", "nkey seed file", ""},
-		{"NATS_CA", "nats-ca", "CA certificates, PEM file", ""},
-		{"NATS_CERT", "nats-cert", "client certificate, PEM file", ""},
-		{"NATS_KEY", "nats-key", "client key, PEM file", ""},
-		{"NATS_REPLICAS", "nats-replicas", "replicas of every stream", "1"},
-		{"REDIS_URL", "redis-url", "redis://, rediss://, sentinel or cluster URL", ""},
-		{"E2B_API_KEY_FILE", "e2b-api-key-file", "file with the E2B key, read again on change; or $E2B_API_KEY", ""},
-		{"E2B_DOMAIN", "e2b-domain", "E2B's base domain", "e2b.app"},
-		{"E2B_API_URL", "e2b-api-url", "E2B's control plane", ""},
-		{"E2B_SANDBOX_URL", "e2b-sandbox-url", "E2B's data plane, for all sandboxes", ""},
-		{"WORKER_NAME", "name", "who claims jobs", "<host>-<random>"},
-		{"WORKER_CONCURRENCY", "concurrency", "jobs at once", "64"},
-		{"WORKER_REQUIRE_OWNER", "require-owner", "refuse jobs whose subject names no owner", "false"},
-		{"WORKER_TEMPLATE", "template", "template of sessions that name none", "base"},
-		{"WORKER_IDLE_TIMEOUT", "idle-timeout", "a session idle so long is paused", "5m"},
-		{"WORKER_MAX_AGE", "max-age", "a session so old is destroyed", "24h"},
-		{"WORKER_SANDBOX_LIMIT", "sandbox-limit", "running sandboxes of the fleet, 0 = E2B's own limit", "0"},
-		{"WORKER_CREATE_RATE", "create-rate", "sandboxes created or resumed a second, 0 = no limit of ours", "0"},
-		{"WORKER_DRAIN_TIMEOUT", "drain-timeout", "longest time to let go of jobs at a stop", "20s"},
-		{"WORKER_ACK_WAIT", "ack-wait", "after how long a silent worker's jobs go to another", "30s"},
-		{"WORKER_SPOOL_CAP", "spool-cap", "bytes kept of each output of a command", "64MiB"},
-		{"WORKER_FILE_CAP", "file-cap", "largest file moved", "5GiB"},
-		{"WORKER_EVENTS_AGE", "events-age", "how long events are kept", "168h"},
-		{"WORKER_EVENTS_CAP", "events-cap", "bytes of the event stream", "10GiB"},
-		{"WORKER_JOBS_CAP", "jobs-cap", "bytes of the job stream; beyond it publishers are refused", "1GiB"},
-		{"WORKER_HTTP_ADDR", "http-addr", "health and metrics, or off", "127.0.0.1:8090"},
-		{"LOG_LEVEL", "log-level", "debug, info, warn or error", "info"},
-		{"LOG_FORMAT", "log-format", "text or json", "text on a terminal, else json"},
+		{"SANDJET_NAMESPACE", "namespace", "NAME", "prefix of every subject, stream, bucket and Redis key", ""},
+
+		{"NATS_URL", "nats-url", "URL", "NATS servers, comma separated", ""},
+		{"NATS_CONTEXT", "nats-context", "NAME", "a context of the nats CLI", ""},
+		{"NATS_CREDS", "nats-creds", "FILE", "credentials", ""},
+		{"NATS_NKEY", "nats-nkey", "FILE", "nkey seed", ""},
+		{"NATS_CA", "nats-ca", "FILE", "CA certificates, PEM", ""},
+		{"NATS_CERT", "nats-cert", "FILE", "client certificate, PEM", ""},
+		{"NATS_KEY", "nats-key", "FILE", "client key, PEM", ""},
+		{"NATS_REPLICAS", "nats-replicas", "N", "replicas of every stream", "1"},
+
+		{"REDIS_URL", "redis-url", "URL", "redis://, rediss://, sentinel or cluster URL", ""},
+
+		{"E2B_API_KEY", "", "KEY", "the E2B key; or its file", ""},
+		{"E2B_API_KEY_FILE", "e2b-api-key-file", "FILE", "file with the E2B key, read again on change", ""},
+		{"E2B_DOMAIN", "e2b-domain", "HOST", "E2B's base domain", "e2b.app"},
+		{"E2B_API_URL", "e2b-api-url", "URL", "E2B's control plane", "https://api.<domain>"},
+		{"E2B_SANDBOX_URL", "e2b-sandbox-url", "URL", "E2B's data plane, for all sandboxes", "by the domain"},
+
+		{"WORKER_NAME", "name", "NAME", "who claims jobs", "<host>-<random>"},
+		{"WORKER_CONCURRENCY", "concurrency", "N", "jobs at once", "64"},
+		{"WORKER_REQUIRE_OWNER", "require-owner", "BOOL", "refuse jobs whose subject names no owner", "false"},
+		{"WORKER_TEMPLATE", "template", "NAME", "template of sessions that name none", "base"},
+		{"WORKER_IDLE_TIMEOUT", "idle-timeout", "DURATION", "a session idle so long is paused", "5m"},
+		{"WORKER_MAX_AGE", "max-age", "DURATION", "a session so old is destroyed", "24h"},
+		{"WORKER_SANDBOX_LIMIT", "sandbox-limit", "N", "running sandboxes of the fleet; 0 = E2B's own limit alone", "0"},
+		{"WORKER_CREATE_RATE", "create-rate", "RATE", "sandboxes created or resumed a second, fleet-wide; 0 = no limit", "0"},
+		{"WORKER_DRAIN_TIMEOUT", "drain-timeout", "DURATION", "longest time to let go of jobs at a stop", "20s"},
+		{"WORKER_ACK_WAIT", "ack-wait", "DURATION", "after how long a silent worker's jobs go to another", "30s"},
+		{"WORKER_SPOOL_CAP", "spool-cap", "SIZE", "bytes kept of each output of a command", "64MiB"},
+		{"WORKER_FILE_CAP", "file-cap", "SIZE", "largest file moved", "5GiB"},
+		{"WORKER_EVENTS_AGE", "events-age", "DURATION", "how long events are kept", "168h"},
+		{"WORKER_EVENTS_CAP", "events-cap", "SIZE", "bytes of the event stream", "10GiB"},
+		{"WORKER_JOBS_CAP", "jobs-cap", "SIZE", "bytes of the job stream; beyond it publishers are refused", "1GiB"},
+		{"WORKER_HTTP_ADDR", "http-addr", "ADDR", "health and metrics at host:port, or off", "127.0.0.1:8090"},
+
+		{"LOG_LEVEL", "log-level", "LEVEL", "debug, info, warn or error", "info"},
+		{"LOG_FORMAT", "log-format", "FORMAT", "text or json", "text on a terminal, else json"},
+	}
+}
+
+// FromFlags puts the values that flags gave, by the names of the variables,
+// before the environment. A flag also rules out the variable that would say the
+// same in another way.
+func FromFlags(flags map[string]string, getenv func(string) string) func(string) string {
+	instead := map[string]string{
+		"E2B_API_KEY": "E2B_API_KEY_FILE", "NATS_URL": "NATS_CONTEXT", "NATS_CONTEXT": "NATS_URL",
+	}
+	return func(name string) string {
+		if v, ok := flags[name]; ok {
+			return v
+		}
+		if flags[instead[name]] != "" {
+			return ""
+		}
+		return getenv(name)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	sweepEvery = time.Second
 	sweepBatch = 100
 	// dueLease is when a claimed deadline comes back if nothing came of it.
-	dueLease = 30 * time.Second
+	dueLease = 5 * time.Second
 )
 
 // sweep publishes the jobs that deadlines ask for, and sees to it that the view
@@ -86,6 +86,11 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return w.view.Done(ctx, store.Idle, d)
 	}
 	if len(running)+queued > 0 {
+		// The claim has moved the deadline, and a deadline only ever moves later:
+		// take it away first, or the end of the job would not count.
+		if err := w.view.Done(ctx, store.Idle, d); err != nil {
+			return err
+		}
 		return w.view.SetDeadline(ctx, store.Idle, d.Session, w.sessions.idle(rec))
 	}
 	w.m.idleLag.Observe(time.Since(d.DueAt).Seconds())

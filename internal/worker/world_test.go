@@ -338,3 +338,9 @@ func (w *world) ask1Dead() query.DeadLetter {
 	require.Len(w.t, list.Letters, 1)
 	return list.Letters[0]
 }
+
+// pausedAfter logs how long after its last use a session was put to sleep.
+func (w *world) pausedAfter(t *testing.T, id string, since time.Time) {
+	rec := w.state(id, session.Paused)
+	t.Logf("session %s: pause recorded %s after its last job, idle timeout %s", id, rec.UpdatedAt.Sub(since).Round(time.Millisecond), rec.IdleTimeout)
+}
