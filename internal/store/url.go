@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -21,11 +20,7 @@ const timeout = 2 * time.Second
 func newClient(raw string) (redis.UniversalClient, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err
-		}
-		return nil, badURL(err.Error())
+		return nil, badURL("it cannot be read; is the password escaped?")
 	}
 	scheme, form, _ := strings.Cut(u.Scheme, "+")
 	q := u.Query()
@@ -45,13 +40,13 @@ func newClient(raw string) (redis.UniversalClient, error) {
 	case "cluster":
 		return cluster(u)
 	}
-	return nil, badURL(fmt.Sprintf("scheme %q is not known", scheme+"+"+form))
+	return nil, badURL("its scheme is not known")
 }
 
 func single(u *url.URL) (redis.UniversalClient, error) {
 	o, err := redis.ParseURL(u.String())
 	if err != nil {
-		return nil, badURL(reason(err))
+		return nil, badURL("an option, the port or the database in it is not known")
 	}
 	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	o.MaxRetries, o.DialerRetries = -1, 1 // the flusher tries again where it helps
@@ -63,7 +58,7 @@ func single(u *url.URL) (redis.UniversalClient, error) {
 func sentinel(u *url.URL) (redis.UniversalClient, error) {
 	o, err := redis.ParseFailoverURL(u.String())
 	if err != nil {
-		return nil, badURL(reason(err))
+		return nil, badURL("an option, the port or the database in it is not known")
 	}
 	if o.MasterName == "" {
 		return nil, badURL("a sentinel URL wants ?master_name=…")
@@ -80,7 +75,7 @@ func sentinel(u *url.URL) (redis.UniversalClient, error) {
 func cluster(u *url.URL) (redis.UniversalClient, error) {
 	o, err := redis.ParseClusterURL(u.String())
 	if err != nil {
-		return nil, badURL(reason(err))
+		return nil, badURL("an option, the port or the database in it is not known")
 	}
 	defaults(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	// Redirects are followed (max_redirects); nothing else is tried again.
@@ -113,16 +108,8 @@ func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
+// badURL says why in words of its own: what a parser finds fault with may be a
+// part of a password that was not escaped.
 func badURL(why string) error {
 	return fmt.Errorf("redis URL: %s: want redis://host:port, rediss://, redis+sentinel://…?master_name=… or redis+cluster://", why)
-}
-
-// reason is the text of a parse error without anything of the URL beyond option
-// names: a url.Error would quote it whole.
-func reason(err error) string {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		return ue.Err.Error()
-	}
-	return strings.TrimPrefix(err.Error(), "redis: ")
 }

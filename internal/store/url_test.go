@@ -48,6 +48,7 @@ func TestBadURLs(t *testing.T) {
 		"", "127.0.0.1:6379", "http://:hidden@h:1", "redis://:hidden@h:x", "redis+what://:hidden@h:1",
 		"redis+sentinel://:hidden@h:1", "redis://:hidden@h:1/notadb", "redis://:hidden@h:1?nonsense=1",
 		"redis://:hid\x7fden@h:1", "redis+cluster://:hidden@h:1?nonsense=1",
+		"redis://:hid/den@h:1", "redis://:hid?den=1@h:1", "redis://:hid#den@h:1", "redis://:hid%zzden@h:1", "hid://:hidden@h:1",
 	} {
 		_, err := newClient(url)
 		require.Error(t, err, url)
