@@ -306,7 +306,7 @@ func (h *hold) tidy(run spool.Run) {
 		return // the sandbox goes with its spools
 	}
 	h.after = append(h.after, func(ctx context.Context) {
-		if err := run.Clean(ctx); err != nil {
+		if err := run.Clean(ctx); err != nil && ctx.Err() == nil {
 			h.log.Warn("spools not removed", "run", run.Name, "err", err)
 		}
 	})
