@@ -70,7 +70,7 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) {
 	require.Regexp(t, `(?m)^stream JOBS +problem +has no consumer worker-low: start a worker`, doctor())
 
 	cfg := jobsStream.CachedInfo().Config
-	cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(s string) bool { return s == "high.task.run" })
+	cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(s string) bool { return strings.HasPrefix(s, "high.task.") })
 	_, err = d.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^stream JOBS +problem +does not take in high.task.run:`, doctor())
