@@ -77,6 +77,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		IdleTimeout:       620 * time.Second,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	for _, sb := range s.all() {
+		s.takeOver(sb)
+	}
 	s.run(func() { _ = s.http.Serve(s.listener) }) // ends at Close
 	return nil
 }
@@ -106,23 +109,22 @@ func (s *Server) openDir() error {
 		return err
 	}
 	for _, r := range records {
-		s.takeOver(newSandbox(s, r))
+		s.boxes[r.ID] = newSandbox(s, r)
 	}
 	return nil
 }
 
 // takeOver lets a sandbox of an earlier server go on, without its processes.
 func (s *Server) takeOver(sb *sandbox) {
-	s.boxes[sb.id()] = sb
 	if s.isolation == None { // plain processes outlive a server that was killed
 		_ = (&jail{id: sb.id()}).signalPlain(syscall.SIGKILL)
 	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
 	if sb.state != running {
 		return
 	}
 	s.limits.adopt()
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
 	sb.slot = true
 	sb.arm() // one whose time is up ends at once
 }
