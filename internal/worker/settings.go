@@ -30,7 +30,7 @@ func Settings() []Setting {
 
 		{"REDIS_URL", "redis-url", "URL", "redis://, rediss://, sentinel or cluster URL", ""},
 
-		{"E2B_API_KEY", "", "KEY", "the E2B key; or its file", ""},
+		{"E2B_API_KEY", "", "KEY", "the E2B key, here or in a file", ""},
 		{"E2B_API_KEY_FILE", "e2b-api-key-file", "FILE", "file with the E2B key, read again on change", ""},
 		{"E2B_DOMAIN", "e2b-domain", "HOST", "E2B's base domain", "e2b.app"},
 		{"E2B_API_URL", "e2b-api-url", "URL", "E2B's control plane", "https://api.<domain>"},
