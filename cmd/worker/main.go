@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/lmittmann/tint"
 	"github.com/mattn/go-isatty"
@@ -22,8 +24,17 @@ func main() {
 	os.Exit(run(os.Args, os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings handed in. It returns the exit code: 0
-// after an orderly stop, 2 for a configuration that cannot work, 1 otherwise.
+// Exit codes.
+const (
+	exitFailed = 1 // it could not start, or was made to stop at once
+	exitConfig = 2 // the configuration or the command line cannot work
+)
+
+// hurry is how long a second signal leaves for last words.
+const hurry = time.Second
+
+// run is main with its surroundings handed in. It returns the exit code, 0
+// after an orderly stop.
 func run(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	// The first signal stops in order, the second at once.
 	kill, killNow := context.WithCancel(context.Background())
@@ -38,59 +49,52 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 		stop()
 		<-signals
 		killNow()
+		time.AfterFunc(hurry, func() { os.Exit(exitFailed) })
 	}()
 
-	code := 0
 	cmd := command(stdout, stderr, func(flags map[string]string) error {
-		cfg, err := worker.ConfigFromEnv(func(name string) string {
-			if v, ok := flags[name]; ok {
-				return v
-			}
-			return getenv(name)
-		})
+		cfg, err := worker.ConfigFromEnv(worker.FromFlags(flags, getenv))
 		if err != nil {
-			code = 2
-			return err
+			return &usageError{err}
 		}
-		app, err := worker.New(cfg, logger(cfg, stderr))
+		app, err := worker.New(cfg, logger(cfg, stderr, getenv))
 		if err != nil {
 			return err
 		}
 		return app.Run(ctx, kill)
 	})
-	if err := cmd.Run(ctx, args); err != nil {
-		fmt.Fprintf(stderr, "worker: %v\n", err)
-		if code == 0 {
-			code = 1
+	err := cmd.Run(ctx, args)
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		// Each fault of the configuration has a line of its own.
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(stderr, "worker: %s\n", strings.TrimSpace(line))
 		}
-		var usage *usageError
-		if errors.As(err, &usage) {
-			code = 2
-		}
+		return exitConfig
+	case err != nil:
+		fmt.Fprintf(stderr, "worker: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return exitFailed
+	case kill.Err() != nil:
+		return exitFailed
 	}
-	return code
+	return 0
 }
 
-// usageError is a command line that cannot be read.
+// usageError is a command line or a configuration that cannot work.
 type usageError struct{ error }
 
 func command(stdout, stderr io.Writer, work func(flags map[string]string) error) *cli.Command {
-	var flags []cli.Flag
-	for _, s := range worker.Settings() {
-		flags = append(flags, &cli.StringFlag{
-			Name: s.Flag, Usage: s.Usage + " ($" + s.Env + ")", DefaultText: s.Default, HideDefault: s.Default == "",
-		})
-	}
 	return &cli.Command{
-		Name:      "worker",
-		Usage:     "take Sandjet's jobs from NATS and run them in E2B sandboxes",
-		UsageText: "NATS_URL=nats://127.0.0.1:4222 REDIS_URL=redis://127.0.0.1:6379 E2B_API_KEY_FILE=key worker",
-		Version:   worker.Version,
-		Flags:     flags,
-		Writer:    stdout,
-		ErrWriter: stderr,
+		Name:    "worker",
+		Version: worker.Version,
+		Flags:   flags(),
+		// Without this the word help would be a command. The flag stays.
+		HideHelpCommand: true,
+		Writer:          stdout,
+		ErrWriter:       stderr,
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error {
-			return &usageError{err}
+			return &usageError{fmt.Errorf("%w: see --help", err)}
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Action: func(_ context.Context, cmd *cli.Command) error {
@@ -99,8 +103,8 @@ func command(stdout, stderr io.Writer, work func(flags map[string]string) error)
 			}
 			given := map[string]string{}
 			for _, s := range worker.Settings() {
-				if cmd.IsSet(s.Flag) {
-					given[s.Env] = cmd.String(s.Flag)
+				if s.Flag != "" && cmd.IsSet(s.Flag) {
+					given[s.Env] = fmt.Sprint(cmd.Value(s.Flag))
 				}
 			}
 			return work(given)
@@ -108,14 +112,28 @@ func command(stdout, stderr io.Writer, work func(flags map[string]string) error)
 	}
 }
 
+func flags() []cli.Flag {
+	var out []cli.Flag
+	for _, s := range worker.Settings() {
+		switch {
+		case s.Flag == "":
+		case s.Switch():
+			out = append(out, &cli.BoolFlag{Name: s.Flag})
+		default:
+			out = append(out, &cli.StringFlag{Name: s.Flag})
+		}
+	}
+	return out
+}
+
 // logger writes lines for people to a terminal, JSON elsewhere.
-func logger(cfg worker.Config, stderr io.Writer) *slog.Logger {
+func logger(cfg worker.Config, stderr io.Writer, getenv func(string) string) *slog.Logger {
 	f, isFile := stderr.(*os.File)
 	tty := isFile && isatty.IsTerminal(f.Fd())
 	if cfg.LogFormat == "json" || cfg.LogFormat == "" && !tty {
 		return slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	}
 	return slog.New(tint.NewHandler(stderr, &tint.Options{
-		Level: cfg.LogLevel, TimeFormat: "15:04:05.000", NoColor: !tty || os.Getenv("NO_COLOR") != "",
+		Level: cfg.LogLevel, TimeFormat: "15:04:05.000", NoColor: !tty || getenv("NO_COLOR") != "",
 	}))
 }
