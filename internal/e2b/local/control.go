@@ -6,23 +6,12 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/sandjet/sandjet/internal/e2b"
 )
 
 // maxBody is the largest body the control plane reads.
 const maxBody = 16 << 20
-
-// The time to live of a create without one, by the version of the call.
-const (
-	timeoutV1 = 15 * time.Second
-	timeoutV2 = 300 * time.Second
-)
 
 // routes puts the two planes behind one address.
 func (s *Server) routes() http.Handler {
@@ -113,152 +102,11 @@ func decode(r *http.Request, v any) error {
 	return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
 }
 
-// createRequest is the body of a create, both versions.
-type createRequest struct {
-	TemplateID      string            `json:"templateID"`
-	Timeout         *int              `json:"timeout"`
-	AutoPause       bool              `json:"autoPause"`
-	AutoPauseMemory *bool             `json:"autoPauseMemory"`
-	AutoResume      *e2b.AutoResume   `json:"autoResume"`
-	Metadata        map[string]string `json:"metadata"`
-	EnvVars         map[string]string `json:"envVars"`
-	Secure          bool              `json:"secure"` // v1 only; v2 always is
-	AllowInternet   *bool             `json:"allow_internet_access"`
-	Network         json.RawMessage   `json:"network"`
-	VolumeMounts    []json.RawMessage `json:"volumeMounts"`
-}
-
 // seconds makes a duration of a client's number; what would not
 // fit is the most that does.
 func seconds(n int) time.Duration {
 	const most = math.MaxInt32 // what the wire's int32 holds
 	return time.Duration(min(max(n, -most), most)) * time.Second
-}
-
-// record turns the request into a sandbox, or says what is wrong with it.
-func (q *createRequest) record(c Config, v2 bool) (record, error) {
-	life := timeoutV1
-	if v2 {
-		life = timeoutV2
-	}
-	if q.Timeout != nil {
-		life = seconds(*q.Timeout)
-	}
-	diskOnly := q.AutoPauseMemory != nil && !*q.AutoPauseMemory
-	autoResume := q.AutoResume != nil && q.AutoResume.Enabled
-	switch {
-	case q.TemplateID == "":
-		return record{}, failf(http.StatusBadRequest, "templateID is required")
-	case life <= 0:
-		return record{}, failf(http.StatusBadRequest, "Timeout must be greater than 0")
-	case life > c.MaxLength:
-		return record{}, failf(http.StatusBadRequest, "Timeout cannot be greater than %d hours", int(c.MaxLength.Hours()))
-	case diskOnly && !q.AutoPause:
-		return record{}, failf(http.StatusBadRequest, "autoPauseMemory requires autoPause to be enabled")
-	case diskOnly && autoResume:
-		return record{}, failf(http.StatusBadRequest, "autoPauseMemory cannot be disabled when autoResume is enabled")
-	case len(q.VolumeMounts) > 0:
-		return record{}, failf(http.StatusBadRequest, "volume mounts are not enabled on this server")
-	}
-	now := time.Now()
-	rec := record{
-		ID: newID(), Template: q.TemplateID, State: e2b.StateRunning, CreatedAt: now, StartedAt: now, EndAt: now.Add(life),
-		Timeout: life, Metadata: q.Metadata, Env: q.EnvVars, AutoPause: q.AutoPause, DiskOnly: diskOnly,
-		AutoResume: autoResume, AllowInternet: q.AllowInternet, Network: q.Network,
-	}
-	if v2 || q.Secure {
-		rec.Token = "ea_" + randomHex(16)
-	}
-	return rec, q.checkNetwork(&rec)
-}
-
-func (q *createRequest) checkNetwork(rec *record) error {
-	if len(q.Network) == 0 {
-		return nil
-	}
-	var n e2b.Network
-	if err := json.Unmarshal(q.Network, &n); err != nil {
-		return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
-	}
-	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
-		if rec.Token == "" {
-			return failf(http.StatusBadRequest, "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
-		}
-		rec.TrafficToken = randomHex(16)
-	}
-	return nil
-}
-
-func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
-	if err := s.limits.create(); err != nil {
-		return err
-	}
-	var q createRequest
-	if err := decode(r, &q); err != nil {
-		return err
-	}
-	rec, err := q.record(s.cfg, v2)
-	if err != nil {
-		return err
-	}
-	if !s.hasTemplate(q.TemplateID) {
-		return failf(http.StatusNotFound, "template '%s' not found", q.TemplateID)
-	}
-	sb, err := s.begin(rec)
-	if err != nil {
-		return err
-	}
-	s.log.Debug("sandbox created", "sandbox_id", sb.id())
-	writeJSON(w, http.StatusCreated, answer(sb.snapshot()))
-	return nil
-}
-
-func (s *Server) hasTemplate(name string) bool {
-	base, _, _ := strings.Cut(name, ":")
-	return len(s.cfg.Templates) == 0 || slices.Contains(s.cfg.Templates, base)
-}
-
-// begin starts a new sandbox and lets it be found.
-func (s *Server) begin(rec record) (*sandbox, error) {
-	if err := s.limits.acquire(); err != nil {
-		return nil, err
-	}
-	sb := newSandbox(s, rec)
-	sb.slot = true
-	err := os.MkdirAll(filepath.Join(sb.dir, "root"), 0o755)
-	if err == nil {
-		sb.launch.Lock()
-		err = sb.beginJail()
-		sb.launch.Unlock()
-	}
-	if err == nil {
-		err = rec.save(sb.dir)
-	}
-	if err == nil {
-		err = s.publish(sb)
-	}
-	if err != nil {
-		sb.kill()
-		if e, ok := errors.AsType[*apiError](err); ok {
-			return nil, e
-		}
-		return nil, &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "sandbox_create_failed"}
-	}
-	return sb, nil
-}
-
-// publish lets a sandbox be found and its time run.
-func (s *Server) publish(sb *sandbox) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosing
-	}
-	s.boxes[sb.id()] = sb
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	sb.arm()
-	return nil
 }
 
 func (s *Server) delete(sb *sandbox, w http.ResponseWriter, _ *http.Request) error {

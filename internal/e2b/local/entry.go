@@ -2,9 +2,7 @@ package local
 
 import (
 	"io/fs"
-	"os"
 	"path"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,39 +64,4 @@ func fileMode(m uint32) fs.FileMode {
 		}
 	}
 	return mode
-}
-
-// xattrPrefix is where a file's metadata is kept.
-const xattrPrefix = "user.e2b."
-
-// readMetadata reads a file's metadata. What cannot be read is not there: a
-// file system may know no attributes.
-func readMetadata(f *os.File) map[string]string {
-	p := fdPath(f)
-	size, err := unix.Listxattr(p, nil)
-	if err != nil || size == 0 {
-		return nil
-	}
-	buf := make([]byte, size)
-	size, err = unix.Listxattr(p, buf)
-	if err != nil {
-		return nil
-	}
-	var meta map[string]string
-	for name := range strings.SplitSeq(string(buf[:size]), "\x00") {
-		key, ok := strings.CutPrefix(name, xattrPrefix)
-		if !ok {
-			continue
-		}
-		value := make([]byte, 4096)
-		n, err := unix.Getxattr(p, name, value)
-		if err != nil {
-			continue
-		}
-		if meta == nil {
-			meta = make(map[string]string)
-		}
-		meta[key] = string(value[:n])
-	}
-	return meta
 }
