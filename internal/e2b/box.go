@@ -43,9 +43,8 @@ func (c *Client) Open(ref Ref) *Box {
 // As returns a handle on the same sandbox whose commands and files are user's.
 // The empty name is envd's default user.
 func (b *Box) As(user string) *Box {
-	as := *b
+	as := *b // RPCs carry the user with each call, so the clients are shared
 	as.user = user
-	as.dial()
 	return &as
 }
 
