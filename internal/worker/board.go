@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,18 +20,52 @@ type board struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	pending map[events.Job]store.JobView
+	pending map[events.Job]store.JobView // to be written now
+	passing map[events.Job]store.JobView // may be overtaken by the job's end
+	timed   bool                         // passing has its time
 	wake    chan struct{}
 }
 
+// linger is how long a state that is not the last waits for the next one: most
+// states of short jobs are never written.
+const linger = 100 * time.Millisecond
+
 func newBoard(view *store.Store, log *slog.Logger) *board {
-	return &board{view: view, log: log, pending: map[events.Job]store.JobView{}, wake: make(chan struct{}, 1)}
+	return &board{
+		view: view, log: log, wake: make(chan struct{}, 1),
+		pending: map[events.Job]store.JobView{}, passing: map[events.Job]store.JobView{},
+	}
 }
 
 func (b *board) put(v store.JobView) {
+	key := events.Job{Session: v.Session, ID: v.Job}
 	b.mu.Lock()
-	b.pending[events.Job{Session: v.Session, ID: v.Job}] = v
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	if events.Kind(v.State).Terminal() {
+		delete(b.passing, key)
+		b.pending[key] = v
+		b.ring()
+		return
+	}
+	delete(b.pending, key)
+	b.passing[key] = v
+	if !b.timed {
+		b.timed = true
+		time.AfterFunc(linger, b.pass)
+	}
+}
+
+// pass has the passing states written too.
+func (b *board) pass() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timed = false
+	maps.Copy(b.pending, b.passing)
+	clear(b.passing)
+	b.ring()
+}
+
+func (b *board) ring() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -44,6 +79,7 @@ func (b *board) run(ctx context.Context) {
 			// What is pending are the ends of the last jobs.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
+			b.pass()
 			b.flush(last)
 			return
 		case <-b.wake:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		log: w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
 		entry: store.Entry{
 			Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive(),
-			Holder: fmt.Sprintf("%s/%s.%d.%d", w.cfg.Name, d.Stream, d.StreamSeq, d.Delivered),
+			Holder: w.cfg.Name + "/" + d.Stream + "." + strconv.FormatUint(d.StreamSeq, 10) + "." + strconv.Itoa(d.Delivered),
 		},
 		wish:  make(chan struct{}),
 		begun: time.Now(),
