@@ -43,7 +43,7 @@ func (a app) demo(ctx context.Context, o demoOptions) (err error) {
 		}
 	}()
 	log := slog.New(slog.NewMultiHandler(shown.Handler(),
-		tint.NewHandler(&kept, &tint.Options{Level: slog.LevelDebug, NoColor: true, TimeFormat: "15:04:05.000"})))
+		tint.NewTextHandler(&kept, &tint.Options{Level: slog.LevelDebug, NoColor: true, TimeFormat: "15:04:05.000"})))
 
 	t := newTale(a.stdout)
 	t.step("start", "a stack of its own: NATS, Redis, sandbox server and a worker, on free ports")

@@ -65,7 +65,7 @@ func (a app) logger(level string) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
 	}
-	return slog.New(tint.NewHandler(a.stderr, &tint.Options{
+	return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{
 		Level:      l,
 		TimeFormat: "15:04:05.000",
 		NoColor:    a.getenv("NO_COLOR") != "" || !isTerminal(a.stderr),
