@@ -33,8 +33,8 @@ func Settings() []Setting {
 		{"E2B_API_KEY", "", "KEY", "the E2B key, here or in a file", ""},
 		{"E2B_API_KEY_FILE", "e2b-api-key-file", "FILE", "file with the E2B key, read again on change", ""},
 		{"E2B_DOMAIN", "e2b-domain", "HOST", "E2B's base domain", "e2b.app"},
-		{"E2B_API_URL", "e2b-api-url", "URL", "E2B's control plane", "https://api.<domain>"},
-		{"E2B_SANDBOX_URL", "e2b-sandbox-url", "URL", "E2B's data plane, for all sandboxes", "by the domain"},
+		{"E2B_API_URL", "e2b-api-url", "URL", "E2B's control plane; by the domain", ""},
+		{"E2B_SANDBOX_URL", "e2b-sandbox-url", "URL", "E2B's data plane, for all sandboxes; by the domain", ""},
 
 		{"WORKER_NAME", "name", "NAME", "who claims jobs", "<host>-<random>"},
 		{"WORKER_CONCURRENCY", "concurrency", "N", "jobs at once", "64"},
