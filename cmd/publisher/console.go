@@ -54,6 +54,9 @@ func (c *console) Status(s string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.shown && s == c.status {
+		return
+	}
 	c.status = s
 	c.erase()
 	c.draw()

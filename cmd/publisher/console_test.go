@@ -40,6 +40,7 @@ func TestConsoleErasesBeforeOutput(t *testing.T) {
 	_, _ = c.Out([]byte("a\n"))
 	_, _ = c.Write([]byte("b"))
 	c.Status("two")
+	c.Status("two")
 	c.Note("note")
 	c.Status("")
 	require.Equal(t, "one"+erase+"a\none"+erase+"b"+"\nnote\ntwo"+erase, b.String())

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func objects(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := deploymentOf(ts).js.ObjectStore(ctx, events.BucketArtifact)
 	ts.Check(err)
 	all, err := b.List(ctx)
-	if err != nil && err != jetstream.ErrNoObjectsFound {
+	if !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		ts.Check(err)
 	}
 	if got := strconv.Itoa(len(all)); len(args) != 1 || got != args[0] {

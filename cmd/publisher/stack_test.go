@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -58,7 +60,12 @@ func (w *whole) start() error {
 		cancel()
 		return fmt.Errorf("worker ended at once: %w", err)
 	}
-	w.cleanup = append(w.cleanup, func() { cancel(); <-done })
+	w.cleanup = append(w.cleanup, func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+		}
+	})
 	return nil
 }
 
