@@ -50,7 +50,11 @@ func each(t *testing.T, test func(t *testing.T, s *Store)) {
 	for _, kind := range []string{onServer, onCluster, onMini} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			test(t, open(t, sharedURL(t, kind)))
+			url := sharedURL(t, kind)
+			if kind == onMini {
+				url = miniURL(t) // its SCAN walks all keys: not those of the other tests
+			}
+			test(t, open(t, url+"?read_timeout=30s")) // the suite is not about a slow machine
 		})
 	}
 }
@@ -75,6 +79,13 @@ func sharedURL(t testing.TB, kind string) string {
 		shared.running[kind] = r
 	}
 	return urlOf(r, kind)
+}
+
+func miniURL(t testing.TB) string {
+	t.Helper()
+	r := start(t, onMini)
+	t.Cleanup(r.Kill)
+	return r.URL()
 }
 
 func urlOf(r *stack.Redis, kind string) string {
