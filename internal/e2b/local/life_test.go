@@ -17,11 +17,19 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b/envd/process"
 )
 
-// counting writes numbers to a file for as long as it is let.
-const counting = "i=0; while :; do i=$((i+1)); echo $i > count; done"
+// growing lets a file grow for as long as it is let.
+func growing(file string) string { return "while :; do echo >>" + file + "; sleep 0.01; done" }
 
-// content is what a file holds now; nothing while there is none, or while it
-// shrinks as we read.
+// size is how far a file has grown; 0 while there is none.
+func (b *testBox) size(path string) int64 {
+	e, err := b.stat(path)
+	if err != nil {
+		return 0
+	}
+	return e.GetSize()
+}
+
+// content is what a file holds now; nothing while there is none.
 func (b *testBox) content(path string) string {
 	r, err := b.try("GET", "/files?path="+path, "", b.headers()...)
 	if err != nil || r.status != http.StatusOK {
@@ -33,10 +41,9 @@ func (b *testBox) content(path string) string {
 func TestPauseStopsAndResumeGoesOn(t *testing.T) {
 	eachLevel(t, func(c *client) {
 		b := c.create("")
-		// The second counter has left its session and its parent.
-		st, pid := b.begin(sh("cd; setsid env -u E2B_SANDBOX_ID sh -c 'i=0; while :; do i=$((i+1)); echo $i > orphan; done' >/dev/null 2>&1 & " + counting))
-		orphan := func() string { return b.content("orphan") }
-		require.Eventually(c, func() bool { return b.content("count") != "" && orphan() != "" }, patience, time.Millisecond)
+		// The second one has left its session and shed its mark.
+		st, pid := b.begin(sh("setsid env -u E2B_SANDBOX_ID sh -c '" + growing("orphan") + "' >/dev/null 2>&1 & " + growing("count")))
+		require.Eventually(c, func() bool { return b.size("count") > 0 && b.size("orphan") > 0 }, patience, 5*time.Millisecond)
 		require.Equal(c, 204, c.call("POST", b.on("/pause"), "").status)
 		for st.Receive() {
 		}
@@ -47,7 +54,7 @@ func TestPauseStopsAndResumeGoesOn(t *testing.T) {
 		// Nothing moves: the machine's own view of the file stands still.
 		file := filepath.Join(c.srv.dir, b.SandboxID, "root", "home", "user")
 		one, two := readFile(c.T, file+"/count"), readFile(c.T, file+"/orphan")
-		time.Sleep(50 * time.Millisecond) // were it running, it would count thousands
+		time.Sleep(100 * time.Millisecond) // were they running, they would grow
 		require.Equal(c, one, readFile(c.T, file+"/count"))
 		require.Equal(c, two, readFile(c.T, file+"/orphan"))
 
@@ -59,13 +66,10 @@ func TestPauseStopsAndResumeGoesOn(t *testing.T) {
 		require.Equal(c, 200, c.call("POST", "/v2"+b.on("/connect"), "").status, "it runs already")
 		require.Len(c, b.list(), 1)
 		require.Equal(c, pid, b.list()[0].GetPid())
-		stood, stoodToo := b.content("count"), orphan()
-		require.Eventually(c, func() bool {
-			one, two := b.content("count"), orphan()
-			return one != "" && one != stood && two != "" && two != stoodToo
-		}, patience, time.Millisecond)
+		stood, stoodToo := b.size("count"), b.size("orphan")
+		require.Eventually(c, func() bool { return b.size("count") > stood && b.size("orphan") > stoodToo }, patience, 5*time.Millisecond)
 		require.NoError(c, b.signal(pid, process.Signal_SIGNAL_SIGKILL))
-		require.Eventually(c, func() bool { return len(b.list()) == 0 }, patience, time.Millisecond)
+		require.Eventually(c, func() bool { return len(b.list()) == 0 }, patience, 5*time.Millisecond)
 	})
 }
 
