@@ -162,7 +162,7 @@ func TestSlowAnswersBlockNoOthers(t *testing.T) {
 	for range n {
 		msg, err := inbox.NextMsg(10 * time.Second)
 		require.NoError(t, err)
-		require.Contains(t, string(msg.Data), `"running"`)
+		require.Contains(t, string(msg.Data), `"state":"running"`)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestStopWaitsForAnswersUnderWay(t *testing.T) {
 	<-stopped
 	msg, err := inbox.NextMsg(10 * time.Second)
 	require.NoError(t, err)
-	require.Contains(t, string(msg.Data), `"running"`)
+	require.Contains(t, string(msg.Data), `"state":"running"`)
 	require.Zero(t, g.cut.Load())
 	s.stop()
 }
