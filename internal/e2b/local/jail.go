@@ -152,8 +152,15 @@ func (j *jail) signalAll(ctx context.Context, sig syscall.Signal) error {
 	if j.level == None {
 		return j.signalPlain(sig)
 	}
+	host, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return fmt.Errorf("signal %d to sandbox %s: %w", sig, j.id, err)
+	}
 	su, _ := j.users.byName("root")
-	args := append(j.nsenter(su, "--user", "--pid"), "/bin/sh", "-c", "kill -"+strconv.Itoa(int(sig))+" -1")
+	// Should the holder be gone and its pid taken anew, -1 must not be everyone
+	// on this machine.
+	script := fmt.Sprintf(`[ "$(readlink /proc/self/ns/pid)" != '%s' ] && kill -%d -1`, host, int(sig))
+	args := append(j.nsenter(su, "--user", "--pid"), "/bin/sh", "-c", script)
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("signal %d to sandbox %s: %w: %s", sig, j.id, err, out)
