@@ -71,6 +71,20 @@ func (s *holds) add(h *hold) (remove func()) {
 	}
 }
 
+// before returns the exclusive job of h's session that stands first here and
+// before h. Jobs that were delivered together may reach their lane in any order.
+func (s *holds) before(h *hold) (first *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.all {
+		if o.key.Session == h.key.Session && o.entry.Exclusive && o.entry.Origin < h.entry.Origin &&
+			(first == nil || o.entry.Origin < first.entry.Origin) {
+			first = o
+		}
+	}
+	return first
+}
+
 // request passes a cancel on to the job, if it is here.
 func (s *holds) request(key events.Job) {
 	s.mu.Lock()

@@ -76,6 +76,11 @@ func (h *hold) enter() (store.Admission, error) {
 			adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, len(others), others[0], true
 		}
 	}
+	if adm.Turn && h.entry.Exclusive {
+		if first := h.w.holds.before(h); first != nil {
+			return h.goAfter(first, adm)
+		}
+	}
 	if adm.Turn || adm.HeadBusy || adm.Head == "" {
 		return adm, nil
 	}
@@ -88,6 +93,20 @@ func (h *hold) enter() (store.Admission, error) {
 		return adm, fmt.Errorf("clear the lane: %w", err)
 	}
 	return h.enter()
+}
+
+// goAfter gives the turn back to a job that was published before this one and
+// came to the lane after it.
+func (h *hold) goAfter(first *hold, adm store.Admission) (store.Admission, error) {
+	next, err := h.w.view.Park(h.ctx, h.entry, 0)
+	if err != nil {
+		return adm, fmt.Errorf("give the turn back: %w", err)
+	}
+	if next != "" && next != h.d.ID {
+		h.w.wakes.call(h.d.Session, next)
+	}
+	adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, 1, first.d.ID, true
+	return adm, nil
 }
 
 // mayGo notes that the job has the turn, and what the view knows of its session.
