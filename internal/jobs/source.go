@@ -74,11 +74,12 @@ type pullTerms struct {
 
 func pullTermsFor(ackWait time.Duration) pullTerms {
 	expires := min(ackWait/2, time.Minute)
-	return pullTerms{expires: expires, heartbeat: max(expires/2, 100*time.Millisecond)}
+	return pullTerms{expires: expires, heartbeat: min(max(expires/4, 100*time.Millisecond), 5*time.Second)}
 }
 
-// silence is how long the server may say nothing on a waiting pull.
-func (p pullTerms) silence() time.Duration { return max(p.heartbeat*5/2, p.expires+time.Second) }
+// silence is how long the server may say nothing on a waiting pull before we ask
+// what became of the consumer.
+func (p pullTerms) silence() time.Duration { return max(p.heartbeat*5/2, time.Second) }
 
 type pullRequest struct {
 	Batch     int           `json:"batch"`
