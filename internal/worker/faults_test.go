@@ -359,6 +359,19 @@ func TestUnique(t *testing.T) {
 	require.Equal(t, events.Succeeded, w.follow(pub("c")).Kind)
 }
 
+// Redis is wiped while a session is idle: its clock is set again from the stream.
+func TestRedisWipedWhileIdle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker(func(c *worker.Config) { c.IdleTimeout = 3 * time.Second })
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "true")).Kind)
+	w.flushRedis()
+	w.state("s1", session.Paused)
+	var list query.SessionListReply
+	w.ask(query.SessionList, query.SessionListRequest{}, &list)
+	require.Len(t, list.Sessions, 1)
+}
+
 // Redis is wiped while a command runs and others wait behind it.
 func TestRedisWiped(t *testing.T) {
 	t.Parallel()

@@ -26,13 +26,10 @@ const (
 func (w *Worker) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	generation := ""
 	for {
 		if w.view.Young() {
-			if _, created, err := w.view.Generation(ctx); err != nil && ctx.Err() == nil {
-				w.log.Warn("generation of the view not read", "err", err)
-			} else if created {
-				w.log.Info("view begun", "why", "redis is new, or was wiped")
-			}
+			generation = w.renewView(ctx, generation)
 		}
 		select {
 		case <-ctx.Done():
