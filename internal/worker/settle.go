@@ -142,11 +142,15 @@ func (h *hold) account(ctx context.Context, out *events.Outcome) error {
 		{events.Stdout, past.Stdout.Offset, &out.StdoutBytes, &out.StdoutSHA256},
 		{events.Stderr, past.Stderr.Offset, &out.StderrBytes, &out.StderrSHA256},
 	} {
+		*o.n = o.bytes
 		sum, err := h.w.facts.Sum(ctx, h.key, o.kind, o.bytes)
-		if err != nil {
+		var gap *events.GapError
+		switch {
+		case err == nil:
+			*o.sum = hex.EncodeToString(sum.Sum(nil))
+		case !errors.As(err, &gap): // what the stream has let go of cannot be summed
 			return fmt.Errorf("account for the output: %w", err)
 		}
-		*o.n, *o.sum = o.bytes, hex.EncodeToString(sum.Sum(nil))
 	}
 	return nil
 }

@@ -150,10 +150,16 @@ func (t *task) open(kind events.Kind, base, from int64) (*output, error) {
 }
 
 // sums returns the hash of the whole output up to from, and of the attempt's
-// part of it. The latter is nil if it cannot be told: the attempt's part begins
-// in the middle of what was read back.
+// part of it. One is nil if it cannot be told: the stream has let go of bytes, or
+// the attempt's part begins in the middle of what was read back.
 func (t *task) sums(kind events.Kind, base, from int64) (whole, own hash.Hash, err error) {
 	whole, err = t.w.facts.Sum(t.ctx, t.key, kind, from)
+	var gap *events.GapError
+	if errors.As(err, &gap) {
+		// The stream has let go of the beginning: the job goes on without sums.
+		t.log.Warn("output cannot be summed", "kind", kind, "err", err)
+		return nil, nil, nil
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read back %s: %w", kind, err)
 	}

@@ -31,6 +31,12 @@ import (
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
+// How long tests wait for what must come, and how often they look.
+const (
+	eventually = 30 * time.Second
+	tick       = 20 * time.Millisecond
+)
+
 // world is everything outside a worker, real: NATS, Redis, sandboxes.
 type world struct {
 	t     *testing.T
