@@ -27,5 +27,10 @@ func lockDir(dir string) (unlock func(context.Context) error, err error) {
 		}
 		return nil, fmt.Errorf("lock data folder %s: %w", dir, err)
 	}
-	return func(context.Context) error { return f.Close() }, nil
+	return func(context.Context) error {
+		// Closing alone would not do while a child that was just forked, and has
+		// not come to its exec, still has the file open.
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		return errors.Join(err, f.Close())
+	}, nil
 }
