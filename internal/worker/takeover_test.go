@@ -134,7 +134,7 @@ func TestEndedWhileNobodyLooked(t *testing.T) {
 	job := w.shell("s1", lines(20_000, 20))
 	w.until(job, 1000)
 	first.Stop()
-	time.Sleep(2 * time.Second) // longer than the command takes; nobody can tell us
+	w.ended("s1.1." + job.ID + ".1") // by the sandbox's own word
 	w.worker()
 	w.onceAndWhole(job, 20_000)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
@@ -349,4 +350,21 @@ func (w *world) ask1Dead() query.DeadLetter {
 func (w *world) pausedAfter(t *testing.T, id string, since time.Time) {
 	rec := w.state(id, session.Paused)
 	t.Logf("session %s: pause recorded %s after its last job, idle timeout %s", id, rec.UpdatedAt.Sub(since).Round(time.Millisecond), rec.IdleTimeout)
+}
+
+// ended waits until a run of session s1 has recorded its end in the sandbox.
+func (w *world) ended(run string) {
+	w.t.Helper()
+	client, err := e2b.New(e2b.Config{
+		APIKey: func() (string, error) { return w.e2b.APIKey(), nil }, APIURL: w.e2b.URL(), SandboxURL: w.e2b.URL(),
+	})
+	require.NoError(w.t, err)
+	defer client.Close()
+	d, err := client.Get(w.t.Context(), w.state("s1", session.Active).SandboxID)
+	require.NoError(w.t, err)
+	box := client.Open(d.Ref())
+	require.Eventually(w.t, func() bool {
+		_, err := box.Stat(w.t.Context(), "/tmp/.sandjet-default/"+run+"/exit")
+		return err == nil
+	}, eventually, tick)
 }
