@@ -5,10 +5,13 @@
 //	go run ./internal/testreport go test ./...
 //
 // It exits as go test does. With REQUIRE_REAL=1 a missing program is a failure
-// before any test runs.
+// before any test runs. With AGAIN=N up to N tests that failed in a crowd are
+// run once more, alone; what passes then is named as unsteady and does not fail
+// the run. A data race, a panic, a timeout and a build that fails are final.
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +19,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strconv"
 	"syscall"
 )
 
@@ -41,26 +45,40 @@ func run(ctx context.Context, argv []string, w io.Writer) (int, error) {
 		printMissing(w, missing)
 		return 1, fmt.Errorf("REQUIRE_REAL is set and %d real parts are missing", len(missing))
 	}
+	again, err := strconv.Atoi(cmp.Or(os.Getenv("AGAIN"), "0"))
+	if err != nil {
+		return 2, fmt.Errorf("AGAIN: want a number of tests")
+	}
 	argv = slices.Insert(slices.Clone(argv), 2, "-json")
+	r := newReport(w)
+	ok, err := r.follow(ctx, argv)
+	if err != nil {
+		return 1, err
+	}
+	if !ok && len(r.failures) > 0 && len(r.failures) <= again && !r.final {
+		ok, err = r.again(ctx, argv)
+	}
+	r.close()
+	printMissing(w, missing)
+	if err != nil || !ok || r.final {
+		return 1, err
+	}
+	return 0, nil
+}
+
+// follow runs one command line to its end and reports what it prints. ok says
+// that it ended well.
+func (r *report) follow(ctx context.Context, argv []string) (ok bool, err error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 1, err
+		return false, err
 	}
 	if err := cmd.Start(); err != nil {
-		return 1, err
+		return false, err
 	}
-	r := newReport(w)
 	readErr := r.read(out)
 	runErr := cmd.Wait()
-	r.close()
-	printMissing(w, missing)
-	if readErr != nil {
-		return 1, readErr
-	}
-	if runErr != nil || r.failed {
-		return 1, nil //nolint:nilerr // go test has said why
-	}
-	return 0, nil
+	return runErr == nil, readErr
 }

@@ -22,16 +22,24 @@ type event struct {
 // every package, everything that a failing test printed) and remembers the
 // tests that were skipped.
 type report struct {
-	w       io.Writer
-	failed  bool
-	passed  int
-	broken  int
-	pending map[string][]string // output of tests that have not ended, by package and test
-	skipped map[string][]string // tests by the reason they gave
+	w        io.Writer
+	final    bool // something failed that is no test's own failure
+	passed   int
+	failures map[failure]int     // top-level tests that failed -> how many with those within
+	unsteady []failure           // that passed when they were run again, alone
+	ended    map[string]bool     // packages with a failed test
+	pending  map[string][]string // output of tests that have not ended, by package and test
+	skipped  map[string][]string // tests by the reason they gave
 }
 
+// failure is a top-level test that failed.
+type failure struct{ pkg, test string }
+
 func newReport(w io.Writer) *report {
-	return &report{w: w, pending: map[string][]string{}, skipped: map[string][]string{}}
+	return &report{
+		w: w, failures: map[failure]int{}, ended: map[string]bool{},
+		pending: map[string][]string{}, skipped: map[string][]string{},
+	}
 }
 
 func (r *report) read(src io.Reader) error {
@@ -61,14 +69,11 @@ func (r *report) line(line []byte) {
 	case "build-output":
 		fmt.Fprint(r.w, e.Output)
 	case "build-fail":
-		r.failed = true
+		r.final = true
 	case "output":
 		r.output(key, e)
 	case "fail":
-		r.failed = true
-		if e.Test != "" {
-			r.broken++
-		}
+		r.fail(e)
 		r.flush(key)
 	case "skip":
 		if e.Test != "" {
@@ -84,9 +89,39 @@ func (r *report) line(line []byte) {
 	}
 }
 
+// fail notes what failed. A package that fails without a failed test, or beside
+// one that never ended, has crashed or run out of time.
+func (r *report) fail(e event) {
+	if e.Test != "" {
+		top, _, _ := strings.Cut(e.Test, "/")
+		r.failures[failure{e.Package, top}]++
+		r.ended[e.Package] = true
+		return
+	}
+	for key := range r.pending {
+		if strings.HasPrefix(key, e.Package+" ") {
+			r.final = true
+		}
+	}
+	if !r.ended[e.Package] {
+		r.final = true
+	}
+}
+
+// broken is the number of tests that failed, those within others counted too.
+func (r *report) broken() (n int) {
+	for _, tests := range r.failures {
+		n += tests
+	}
+	return n
+}
+
 // output keeps a test's lines until it is known whether it fails; a package's
 // own lines go out at once, but for a bare PASS and the like.
 func (r *report) output(key string, e event) {
+	if strings.Contains(e.Output, "WARNING: DATA RACE") || strings.HasPrefix(e.Output, "panic: ") {
+		r.final = true
+	}
 	if e.Test != "" {
 		r.pending[key] = append(r.pending[key], e.Output)
 		return
@@ -114,19 +149,27 @@ func (r *report) flush(key string) {
 // close prints the count and what was skipped. What is still pending belongs
 // to tests that never ended: a panic, a timeout.
 func (r *report) close() {
-	for _, key := range sortedKeys(r.pending) {
-		if r.failed {
-			r.flush(key)
-		}
-	}
+	r.flushAll()
 	n := 0
 	for _, tests := range r.skipped {
 		n += len(tests)
 	}
-	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.broken, n)
+	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.broken(), n)
+	for _, f := range r.unsteady {
+		fmt.Fprintf(r.w, "  UNSTEADY failed among the others, passed alone: %s %s\n", f.pkg, f.test)
+	}
 	for _, reason := range sortedKeys(r.skipped) {
 		tests := r.skipped[reason]
 		fmt.Fprintf(r.w, "  SKIPPED %s: %s\n", reason, strings.Join(tests, " "))
+	}
+}
+
+// flushAll prints what tests that never ended have printed.
+func (r *report) flushAll() {
+	for _, key := range sortedKeys(r.pending) {
+		if r.final {
+			r.flush(key)
+		}
 	}
 }
 

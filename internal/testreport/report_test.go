@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,7 +39,8 @@ func TestReport(t *testing.T) {
 	r := newReport(&out)
 	require.NoError(t, r.read(strings.NewReader(stream)))
 	r.close()
-	require.True(t, r.failed)
+	require.True(t, r.final, "a build that failed")
+	require.Equal(t, map[failure]int{{"p", "TestB"}: 1}, r.failures)
 	require.Equal(t, `    b_test.go:9: got 1, want 2
 FAIL	p	0.1s
 r.go:1: undefined: x
@@ -55,6 +59,79 @@ func TestReportShowsTestsThatNeverEnded(t *testing.T) {
 `)))
 	r.close()
 	require.Contains(t, out.String(), "panic: test timed out")
+	require.True(t, r.final)
+}
+
+// A module with a test that fails once, one that always fails, one that races
+// and one that hangs: what may be run again and what is final.
+func TestAgain(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("go.mod", "module m\n\ngo 1.24\n")
+	write("m_test.go", `package m
+
+import (
+	"os"
+	"testing"
+)
+
+func TestGood(t *testing.T) {}
+
+func TestOnce(t *testing.T) {
+	t.Run("within", func(t *testing.T) {
+		if _, err := os.Stat("seen"); err != nil {
+			os.WriteFile("seen", nil, 0o600)
+			t.Error("the first time")
+		}
+	})
+}
+
+func TestNever(t *testing.T) { t.Error("never") }
+
+func TestPanic(t *testing.T) { panic("final") }
+`)
+	for name, test := range map[string]struct {
+		tests, again string
+		code         int
+		want         []string
+	}{
+		"passes alone":     {"Good|Once", "2", 0, []string{"3 passed, 0 failed, 0 skipped", "UNSTEADY failed among the others, passed alone: m TestOnce"}},
+		"without the word": {"Good|Once", "", 1, []string{"1 passed, 2 failed"}},
+		"fails again":      {"Good|Never", "2", 1, []string{"again, alone: m TestNever", "1 passed, 1 failed"}},
+		"too many":         {"Once|Never", "1", 1, []string{"0 passed, 3 failed"}},
+		"a panic is final": {"Good|Panic", "2", 1, []string{"panic: final"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_ = os.Remove(filepath.Join(dir, "seen"))
+			t.Chdir(dir)
+			t.Setenv("AGAIN", test.again)
+			t.Setenv("REQUIRE_REAL", "")
+			t.Setenv("GOFLAGS", "-mod=mod")
+			var out strings.Builder
+			code, err := run(t.Context(), []string{"go", "test", "-count=1", "-run=^Test(" + test.tests + ")$", "."}, &out)
+			require.NoError(t, err)
+			require.Equal(t, test.code, code, out.String())
+			for _, want := range test.want {
+				require.Contains(t, out.String(), want)
+			}
+			if test.again == "" || name == "too many" || name == "a panic is final" {
+				require.NotContains(t, out.String(), "again, alone")
+			}
+		})
+	}
+}
+
+func TestRaceIsFinal(t *testing.T) {
+	t.Parallel()
+	r := newReport(io.Discard)
+	require.NoError(t, r.read(strings.NewReader(
+		`{"Action":"output","Package":"p","Test":"TestA","Output":"WARNING: DATA RACE\n"}
+{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"fail","Package":"p"}
+`)))
+	require.True(t, r.final)
 }
 
 func TestMissingParts(t *testing.T) {
