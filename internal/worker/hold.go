@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
@@ -162,7 +163,7 @@ func (h *hold) inherit() error {
 			if past, err = h.w.facts.History(h.ctx, h.key); err != nil {
 				return fmt.Errorf("read the job's history: %w", err)
 			}
-			if past.Ended() {
+			if past.Ended() && !point.Off(point.History) {
 				return errEnded
 			}
 		}
@@ -374,8 +375,10 @@ func (h *hold) beat() {
 	if h.ctx.Err() != nil {
 		return
 	}
-	if err := h.d.InProgress(); err != nil {
-		h.log.Warn("beat not sent", "err", err)
+	if !point.Off(point.Beat) {
+		if err := h.d.InProgress(); err != nil {
+			h.log.Warn("beat not sent", "err", err)
+		}
 	}
 	h.mu.Lock()
 	k, b, entered, entry := h.session, h.box, h.entered, h.entry

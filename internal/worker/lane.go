@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -29,7 +30,7 @@ func (h *hold) turn() error {
 		if err != nil {
 			return err
 		}
-		if adm.Turn && !adm.Pausing {
+		if (adm.Turn || point.Off(point.Lane)) && !adm.Pausing {
 			if !deadline.IsZero() {
 				if err := h.d.Unpark(h.ctx); err != nil {
 					return err

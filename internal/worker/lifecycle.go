@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/spool"
 	"github.com/sandjet/sandjet/internal/store"
@@ -116,7 +117,7 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 	if err != nil {
 		return false, fmt.Errorf("begin the pause of session %s: %w", k.Session, err)
 	}
-	if !free {
+	if !free && !point.Off(point.IdleGuard) {
 		if onlyIdle {
 			return false, nil
 		}
@@ -131,7 +132,7 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 	if err == nil {
 		// Redis may have forgotten a job; the sandbox has not.
 		var live []string
-		if live, err = spool.Live(ctx, b.Box); err == nil && len(live) > 0 {
+		if live, err = spool.Live(ctx, b.Box); err == nil && len(live) > 0 && !point.Off(point.IdleGuard) {
 			if onlyIdle {
 				return false, nil
 			}

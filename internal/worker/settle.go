@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -41,6 +42,9 @@ func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
 func (h *hold) fate(out events.Outcome, after time.Duration) (bool, error) {
 	class := jobs.Class(out.Class)
 	decision := jobs.Decide(class, h.attempt, h.d.MaxAttempts(), h.retryAsked(out)).AtLeast(after)
+	if point.Off(point.Waits) && decision.Fate == jobs.Wait {
+		decision = jobs.Decide(jobs.ClassInternal, h.attempt, h.d.MaxAttempts(), false)
+	}
 	if h.cancelled() && !decision.Fate.Terminal() && !h.lives() {
 		decision = jobs.Decide(jobs.ClassCancelled, h.attempt, 0, false)
 		out.Reason = "cancelled; before that: " + out.Reason

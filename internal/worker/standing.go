@@ -5,6 +5,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // standing is how a delivered message stands to what its job's log says.
@@ -22,7 +23,10 @@ const (
 
 // stand compares a message with its job's history.
 func stand(h events.History, j *jobs.Job) standing {
-	if h.Ended() {
+	switch {
+	case point.Off(point.History):
+		return heir
+	case h.Ended():
 		return ended
 	}
 	if !h.Claimed.OK() {

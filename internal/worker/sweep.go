@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
 )
@@ -82,7 +83,7 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 	if rec.State != session.Active && rec.State != session.Pausing {
 		return w.view.Done(ctx, store.Idle, d)
 	}
-	if len(running)+queued > 0 {
+	if len(running)+queued > 0 && !point.Off(point.IdleGuard) {
 		// The claim has moved the deadline, and a deadline only ever moves later:
 		// take it away first, or the end of the job would not count.
 		if err := w.view.Done(ctx, store.Idle, d); err != nil {
@@ -95,6 +96,7 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		Common: jobs.Common{
 			ID:      fmt.Sprintf("idle-%d-%d", seq, d.DueAt.UnixMilli()),
 			Session: d.Session, Owner: rec.Owner, Labels: map[string]string{IdleLabel: "true"},
+			Exclusive: unguarded(),
 		},
 		Reason: "idle for " + w.sessions.idle(rec).String(),
 	})
@@ -122,4 +124,13 @@ func (w *Worker) stale(ctx context.Context, d store.Due) error {
 func (w *Worker) ask(ctx context.Context, kind jobs.Kind, p jobs.Payload) error {
 	_, err := w.publisher.Publish(ctx, kind, p, jobs.PublishOptions{})
 	return err
+}
+
+// unguarded takes the workers' own pauses out of the lane when they are to be
+// made without a look.
+func unguarded() *bool {
+	if !point.Off(point.IdleGuard) {
+		return nil
+	}
+	return new(bool)
 }

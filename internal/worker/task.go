@@ -12,6 +12,7 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/spool"
 )
@@ -93,6 +94,9 @@ func (t *task) use(k known, b *box) error {
 	}
 	t.session, t.box = k, b
 	t.name = fmt.Sprintf("%s.%d.%s.%d", t.d.Session, k.Generation, t.d.ID, t.attempt)
+	if point.Off(point.Join) {
+		t.name += "." + randomID(6)
+	}
 	t.attach(k, b)
 	return nil
 }
@@ -109,6 +113,9 @@ func (t *task) begin() error {
 	base := from
 	if t.startedBefore() {
 		base = [2]int64{t.past.Started.Value.StdoutOffset, t.past.Started.Value.StderrOffset}
+	}
+	if point.Off(point.Offsets) {
+		from = base
 	}
 	var err error
 	if t.out, err = t.open(events.Stdout, base[0], from[0]); err != nil {
