@@ -13,6 +13,7 @@ type Deadline string
 const (
 	Idle       Deadline = "idle"       // the session is paused; only ever moves later
 	Stale      Deadline = "stale"      // the session is too old
+	Watch      Deadline = "watch"      // the session's sandbox is looked at
 	Transition Deadline = "transition" // a transitional state counts as abandoned
 )
 

@@ -47,6 +47,7 @@ func (s *Store) DropSession(ctx context.Context, id string) error {
 		plain(ctx, "del", s.keys.record(id), s.keys.session(id).idle),
 		plain(ctx, "zrem", s.keys.due(Idle), id),
 		plain(ctx, "zrem", s.keys.due(Stale), id),
+		plain(ctx, "zrem", s.keys.due(Watch), id),
 		plain(ctx, "zrem", s.keys.due(Transition), id),
 	))
 }

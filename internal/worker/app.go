@@ -264,6 +264,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
 	start(func(context.Context) { w.sweep(sweeping) })
+	start(func(context.Context) { w.watch(sweeping) })
 	if err := w.facts.WatchCancels(serving, func(key events.Job, r events.CancelRequested) { w.cancelRequested(key, r) }); err != nil {
 		return fmt.Errorf("watch cancels: %w", err)
 	}

@@ -43,6 +43,11 @@ type Config struct {
 	EventsCap int64         // WORKER_EVENTS_CAP: bytes of the event stream; 10 GiB
 	JobsCap   int64         // WORKER_JOBS_CAP: bytes of the job stream; 1 GiB
 
+	WatchEvery     time.Duration // WORKER_WATCH_EVERY: how often each running sandbox is looked at; 30s
+	ReconcileEvery time.Duration // WORKER_RECONCILE_EVERY: how often E2B's sandboxes and the sessions are compared; 5m
+	OrphanGrace    time.Duration // WORKER_ORPHAN_GRACE: how long a sandbox without a session is left alone; 2m
+	ResumeTimeout  time.Duration // WORKER_RESUME_TIMEOUT: longest wake from memory before one from disk alone; 60s
+
 	LogLevel  slog.Level // LOG_LEVEL: debug, info, warn, error
 	LogFormat string     // LOG_FORMAT: text, json; default by whether stderr is a terminal
 }
@@ -64,6 +69,11 @@ func DefaultConfig() Config {
 		EventsAge:    7 * 24 * time.Hour,
 		EventsCap:    10 << 30,
 		JobsCap:      1 << 30,
+
+		WatchEvery:     30 * time.Second,
+		ReconcileEvery: 5 * time.Minute,
+		OrphanGrace:    2 * time.Minute,
+		ResumeTimeout:  time.Minute,
 	}
 }
 
@@ -115,6 +125,10 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.duration("WORKER_EVENTS_AGE", &c.EventsAge, time.Hour, 10*365*24*time.Hour)
 	e.bytes("WORKER_EVENTS_CAP", &c.EventsCap)
 	e.bytes("WORKER_JOBS_CAP", &c.JobsCap)
+	e.duration("WORKER_WATCH_EVERY", &c.WatchEvery, time.Second, time.Hour)
+	e.duration("WORKER_RECONCILE_EVERY", &c.ReconcileEvery, time.Second, 24*time.Hour)
+	e.duration("WORKER_ORPHAN_GRACE", &c.OrphanGrace, time.Second, 24*time.Hour)
+	e.duration("WORKER_RESUME_TIMEOUT", &c.ResumeTimeout, time.Second, 10*time.Minute)
 	for _, later := range []string{"WORKER_POLICY_FILE", "WORKER_SECRETS_DIR"} {
 		if getenv(later) != "" {
 			e.fail(later, "is set, but this version has no such capability: unset it")

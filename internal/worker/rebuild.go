@@ -61,6 +61,9 @@ func (w *Worker) rebuild(ctx context.Context) (n int, err error) {
 			if err := w.view.SetDeadline(ctx, store.Idle, r.Session, w.sessions.idle(r)); err != nil {
 				return n, err
 			}
+			if err := w.view.SetDeadline(ctx, store.Watch, r.Session, w.cfg.WatchEvery); err != nil {
+				return n, err
+			}
 		}
 		if r.State.Running() && w.cfg.SandboxLimit > 0 {
 			if _, _, err := w.view.AcquireSlot(ctx, r.Session, w.cfg.SandboxLimit, slotLease); err != nil {

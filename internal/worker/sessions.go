@@ -128,24 +128,30 @@ func (a *asker) mine(k known) error {
 }
 
 // ready returns an active session and its open sandbox, making or waking it
-// when needed.
+// when needed. A session that turns out to have lost its sandbox is not given
+// another one in the same breath: the loss is on record and an error of this
+// attempt, and the next one begins anew.
 func (s *sessions) ready(ctx context.Context, a *asker) (known, *box, error) {
 	k, err := s.current(ctx, a)
 	for err == nil {
 		if err := a.mine(k); err != nil {
 			return k, nil, err
 		}
+		was := k
 		if k.State == session.Active {
 			b, openErr := s.open(ctx, k)
 			if openErr == nil {
 				return k, b, nil
 			}
 			k, err = s.astray(ctx, k, openErr)
-			continue
+		} else {
+			k, err = s.step(ctx, k, a)
+			if errors.Is(err, errMoved) {
+				k, err = s.read(ctx, a.session)
+			}
 		}
-		k, err = s.step(ctx, k, a)
-		if errors.Is(err, errMoved) {
-			k, err = s.read(ctx, a.session)
+		if err == nil && k.State == session.Lost && was.State != session.Lost {
+			return k, nil, faultf(jobs.ClassSandboxLost, "session %s has lost sandbox %s: %s", k.Session, k.SandboxID, k.Reason)
 		}
 	}
 	return k, nil, err
@@ -280,8 +286,10 @@ func (s *sessions) quiet(ctx context.Context, id string) {
 	if err := s.view.ReleaseSlot(ctx, id); err != nil {
 		s.log.Warn("slot not released", "session_id", id, "err", err)
 	}
-	if err := s.view.ClearDeadline(ctx, store.Idle, id); err != nil {
-		s.log.Warn("idle deadline not cleared", "session_id", id, "err", err)
+	for _, kind := range []store.Deadline{store.Idle, store.Watch} {
+		if err := s.view.ClearDeadline(ctx, kind, id); err != nil {
+			s.log.Warn("deadline not cleared", "kind", kind, "session_id", id, "err", err)
+		}
 	}
 }
 
@@ -307,6 +315,9 @@ func (s *sessions) activate(ctx context.Context, k known, reason string) (known,
 func (s *sessions) clocks(ctx context.Context, r session.Record) {
 	if err := s.view.SetDeadline(ctx, store.Idle, r.Session, s.idle(r)); err != nil {
 		s.log.Warn("idle deadline not set", "session_id", r.Session, "err", err)
+	}
+	if err := s.view.SetDeadline(ctx, store.Watch, r.Session, s.cfg.WatchEvery); err != nil {
+		s.log.Warn("watch not set", "session_id", r.Session, "err", err)
 	}
 	if err := s.view.SetDeadline(ctx, store.Stale, r.Session, time.Until(r.StaleAt)); err != nil {
 		s.log.Warn("stale deadline not set", "session_id", r.Session, "err", err)

@@ -51,6 +51,10 @@ func Settings() []Setting {
 		{"WORKER_EVENTS_AGE", "events-age", "DURATION", "how long events are kept", "168h"},
 		{"WORKER_EVENTS_CAP", "events-cap", "SIZE", "bytes of the event stream", "10GiB"},
 		{"WORKER_JOBS_CAP", "jobs-cap", "SIZE", "bytes of the job stream; beyond it publishers are refused", "1GiB"},
+		{"WORKER_WATCH_EVERY", "watch-every", "DURATION", "how often each running sandbox is looked at", "30s"},
+		{"WORKER_RECONCILE_EVERY", "reconcile-every", "DURATION", "how often E2B's sandboxes and the sessions are compared", "5m"},
+		{"WORKER_ORPHAN_GRACE", "orphan-grace", "DURATION", "how long a sandbox without a session is left alone", "2m"},
+		{"WORKER_RESUME_TIMEOUT", "resume-timeout", "DURATION", "longest wake from memory before one try from disk alone", "60s"},
 		{"WORKER_HTTP_ADDR", "http-addr", "ADDR", "health and metrics at host:port, or off", "127.0.0.1:8090"},
 
 		{"LOG_LEVEL", "log-level", "LEVEL", "debug, info, warn or error", "info"},

@@ -188,7 +188,7 @@ func (t *task) follow(ctx context.Context) (spool.Result, error) {
 	pace.InitialInterval, pace.MaxInterval, pace.MaxElapsedTime = 200*time.Millisecond, 10*time.Second, 0
 	seen, since := t.read(), time.Now()
 	for {
-		res, err := t.run().Join(ctx, t.cmd, &t.out.sink, &t.err.sink)
+		res, err := t.join(ctx)
 		if err == nil || ctx.Err() != nil || !mendable(err) {
 			return res, t.explain(err)
 		}
@@ -209,12 +209,52 @@ func (t *task) follow(ctx context.Context) (spool.Result, error) {
 	}
 }
 
+// errAstray ends the following of a command whose sandbox is not what it was.
+var errAstray = errors.New("the sandbox does not run any more")
+
+// join follows the command until it ends, breaks off, or the watch calls: a
+// sandbox that died without a word leaves its streams open.
+func (t *task) join(ctx context.Context) (spool.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		t.heed(ctx, cancel)
+	}()
+	res, err := t.run().Join(ctx, t.cmd, &t.out.sink, &t.err.sink)
+	if err != nil && errors.Is(context.Cause(ctx), errAstray) {
+		err = errAstray
+	}
+	cancel(nil)
+	<-called
+	return res, err
+}
+
+// heed waits for a call and then looks whether the command's sandbox still is
+// the session's and runs.
+func (t *task) heed(ctx context.Context, stop context.CancelCauseFunc) {
+	bell, forget := t.w.wakes.listen(t.d.Session, t.d.ID)
+	defer forget()
+	for {
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return
+		}
+		k, err := t.w.sessions.read(ctx, t.d.Session)
+		if err == nil && (k.State != session.Active || k.SandboxID != t.session.SandboxID) {
+			stop(errAstray)
+			return
+		}
+	}
+}
+
 func (t *task) read() int64 { return t.out.sink.Offset + t.err.sink.Offset }
 
 // mendable reports whether the command may still run although following it
 // failed.
 func mendable(err error) bool {
-	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, spool.ErrNotBegun} {
+	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, spool.ErrNotBegun, errAstray} {
 		if errors.Is(err, kind) {
 			return true
 		}
