@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
@@ -88,7 +89,7 @@ func (w *world) fill(subject string, n int, rest string) {
 	for range n {
 		_, body := w.body(rest)
 		m := &nats.Msg{Subject: subject, Data: body}
-		require.NoError(w, w.pub.PublishAsync(m, func(_ natsx.Ack, err error) {
+		require.NoError(w, w.pub.PublishAsync(point.Of("test", "publish"), m, func(_ natsx.Ack, err error) {
 			if err != nil {
 				failed <- err
 			}

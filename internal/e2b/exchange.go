@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // exchange is one request and what its answer means. Both planes go through it.
@@ -26,7 +28,10 @@ type exchange struct {
 // do sends req once. Any status that is not a success, and any failure to get
 // an answer, is an *Error.
 func (x exchange) do(client *http.Client, req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
+	ctx, at := req.Context(), point.Of("e2b", x.op)
+	if err := point.Before(ctx, at); err != nil {
+		return nil, x.broken(ctx, err, false)
+	}
 	var sent atomic.Bool
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { sent.Store(true) },
@@ -34,6 +39,10 @@ func (x exchange) do(client *http.Client, req *http.Request) (*http.Response, er
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, x.broken(ctx, err, sent.Load())
+	}
+	if err := point.After(ctx, at); err != nil {
+		_ = res.Body.Close()
+		return nil, x.broken(ctx, err, true)
 	}
 	if slices.Contains(x.ok, res.StatusCode) {
 		return res, nil

@@ -21,7 +21,7 @@ func (l *Log) Cancel(ctx context.Context, j Job, r CancelRequested) error {
 	if err := e.payload(KindCancelRequested, r); err != nil {
 		return err
 	}
-	if _, err := l.pub.Publish(ctx, &e.msg); err != nil {
+	if _, err := l.pub.Publish(ctx, at(KindCancelRequested), &e.msg); err != nil {
 		return fmt.Errorf("cancel job %s: %w", j, err)
 	}
 	return nil

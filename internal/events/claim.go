@@ -75,7 +75,7 @@ func (c *Claim) make(ctx context.Context, prev uint64) error {
 	}
 	for try := 0; ; try++ {
 		e.set(slotExpectSeq, strconv.FormatUint(prev, 10))
-		ack, err := c.log.pub.Publish(ctx, &e.msg)
+		ack, err := c.log.pub.Publish(ctx, at(KindClaimed), &e.msg)
 		if err == nil && !ack.Duplicate {
 			c.hold(ack.Seq)
 			return nil
@@ -181,7 +181,7 @@ func (c *Claim) Publish(ctx context.Context, kind Kind, payload any) error {
 	if err := e.payload(kind, payload); err != nil {
 		return err
 	}
-	if _, err := c.write(ctx, e); err != nil {
+	if _, err := c.write(ctx, kind, e); err != nil {
 		return fmt.Errorf("publish %s of job %s: %w", kind, c.job, err)
 	}
 	return nil
@@ -203,7 +203,7 @@ func (c *Claim) End(ctx context.Context, kind Kind, out Outcome) error {
 	if err := e.payload(kind, out); err != nil {
 		return err
 	}
-	ack, err := c.write(ctx, e)
+	ack, err := c.write(ctx, kind, e)
 	if errors.Is(err, ErrLost) || err == nil && ack.Duplicate {
 		err = c.ended(ctx, kind, ack.Seq, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/wire"
 )
 
@@ -35,6 +36,9 @@ func (j Job) check() error {
 	}
 	return wire.CheckID("job", j.ID)
 }
+
+// at names the boundary around the publish of an event.
+func at(k Kind) point.At { return point.Of("events", string(k)) }
 
 // Output reports whether k is a kind of raw bytes.
 func (k Kind) Output() bool { return k == Stdout || k == Stderr }

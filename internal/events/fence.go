@@ -14,14 +14,14 @@ import (
 const falseAlarms = 50
 
 // write publishes e against the fence. The caller holds the turn.
-func (c *Claim) write(ctx context.Context, e *envelope) (natsx.Ack, error) {
+func (c *Claim) write(ctx context.Context, kind Kind, e *envelope) (natsx.Ack, error) {
 	alarms := 0
 	for try := 0; ; try++ {
 		if !point.Off(point.Fence) {
 			e.set(slotExpectSubject, c.subject)
 			e.set(slotExpectSeq, c.seq)
 		}
-		ack, err := c.log.pub.Publish(ctx, &e.msg)
+		ack, err := c.log.pub.Publish(ctx, at(kind), &e.msg)
 		switch {
 		case err == nil:
 			return ack, nil

@@ -85,7 +85,7 @@ func (l *Log) Accept(ctx context.Context, j Job, a Accepted) error {
 		if err != nil {
 			return err
 		}
-		_, err = l.pub.Publish(ctx, &e.msg)
+		_, err = l.pub.Publish(ctx, at(KindAccepted), &e.msg)
 		e.free()
 		switch {
 		case err == nil, errors.Is(err, natsx.ErrStale):
@@ -106,7 +106,7 @@ func (l *Log) AcceptAsync(j Job, a Accepted, done func(error)) error {
 	if err != nil {
 		return err
 	}
-	err = l.pub.PublishAsync(&e.msg, func(_ natsx.Ack, err error) {
+	err = l.pub.PublishAsync(at(KindAccepted), &e.msg, func(_ natsx.Ack, err error) {
 		e.free()
 		switch {
 		case errors.Is(err, natsx.ErrStale):

@@ -305,7 +305,7 @@ func (w *Output) publish(chunk []byte, at int64) (int64, error) {
 		e.set(slotOffset, off)
 		e.set(slotContent, contentRaw)
 		e.msg.Data = chunk
-		ack, err := c.write(w.life, e)
+		ack, err := c.write(w.life, w.kind, e)
 		e.free()
 		c.finish()
 		if err != nil {

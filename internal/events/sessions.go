@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -54,7 +55,7 @@ func (l *Log) putSession(ctx context.Context, rec session.Record, prev uint64) (
 	expect := prev
 	for try := 0; ; try++ {
 		e.set(slotExpectSeq, strconv.FormatUint(expect, 10))
-		ack, err := l.pub.Publish(ctx, &e.msg)
+		ack, err := l.pub.Publish(ctx, point.Of("session", string(rec.State)), &e.msg)
 		switch {
 		case err == nil:
 			return ack.Seq, nil

@@ -27,7 +27,7 @@ func (l *Log) Wait(ctx context.Context, j Job, w Waiting, prev uint64) error {
 	e.set(slotExpectSeq, strconv.FormatUint(prev, 10))
 	e.set(slotExpectSubject, l.subject(j, KindClaimed))
 	for try := 0; ; try++ {
-		_, err := l.pub.Publish(ctx, &e.msg)
+		_, err := l.pub.Publish(ctx, at(KindWaiting), &e.msg)
 		switch {
 		case err == nil:
 			return nil

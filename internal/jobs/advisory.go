@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Exhausted is called for a job whose deliveries are used up, before its letter
@@ -65,16 +67,26 @@ func (q *Queue) watchAdvisories(ctx context.Context, end Exhausted) error {
 		case err != nil:
 			return fmt.Errorf("next of %s: %w", stream, err)
 		}
-		if err := q.exhausted(ctx, m.Data(), end); err != nil {
-			q.log.Warn("exhausted job not shelved yet", "err", err)
-			err = m.NakWithDelay(Delay(3))
-		} else {
-			err = m.Ack()
-		}
-		if err != nil {
+		if err := q.shelve(ctx, m, end); err != nil {
 			return fmt.Errorf("answer advisory: %w", err)
 		}
 	}
+}
+
+// shelve deals with one advisory and answers it.
+func (q *Queue) shelve(ctx context.Context, m jetstream.Msg, end Exhausted) error {
+	if err := q.exhausted(ctx, m.Data(), end); err != nil {
+		q.log.Warn("exhausted job not shelved yet", "err", err)
+		return m.NakWithDelay(Delay(3))
+	}
+	at := point.Of("jobs", "ack_advisory")
+	if err := point.Before(ctx, at); err != nil {
+		return err
+	}
+	if err := m.Ack(); err != nil {
+		return err
+	}
+	return point.After(ctx, at)
 }
 
 // exhausted shelves the job that an advisory is about. Every step may be done
@@ -121,7 +133,7 @@ func (q *Queue) exhausted(ctx context.Context, data []byte, end Exhausted) error
 	if err := q.Dead(ctx, l); err != nil {
 		return err
 	}
-	if err := s.DeleteMsg(ctx, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+	if err := drop(ctx, s, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		return fmt.Errorf("delete message %d of %s: %w", m.Sequence, a.Stream, err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Headers of dead letters, beside HeaderJob, HeaderSession, HeaderSubject and
@@ -84,7 +86,7 @@ func (q *Queue) Dead(ctx context.Context, l DeadLetter) error {
 	}
 	h.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%s.%d", j.Session, j.ID, j.Origin))
 	q.cut(m)
-	if _, err := q.pub.Publish(ctx, m); err != nil {
+	if _, err := q.pub.Publish(ctx, point.Of("jobs", "dead"), m); err != nil {
 		return fmt.Errorf("dead letter of job %s: %w", j.ID, err)
 	}
 	return nil
@@ -192,7 +194,7 @@ func (q *Queue) DeadDiscard(ctx context.Context, seq uint64) error {
 	}
 	s, err := q.deadStream(ctx)
 	if err == nil {
-		err = s.DeleteMsg(ctx, seq)
+		err = drop(ctx, s, seq)
 	}
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		err = ErrNoLetter
@@ -201,6 +203,18 @@ func (q *Queue) DeadDiscard(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("discard dead letter %d: %w", seq, err)
 	}
 	return nil
+}
+
+// drop deletes a message from a stream.
+func drop(ctx context.Context, s jetstream.Stream, seq uint64) error {
+	at := point.Of("jobs", "drop")
+	if err := point.Before(ctx, at); err != nil {
+		return err
+	}
+	if err := s.DeleteMsg(ctx, seq); err != nil {
+		return err
+	}
+	return point.After(ctx, at)
 }
 
 // DeadReplay puts a job back to work: its body goes to the subject it was first
@@ -222,7 +236,7 @@ func (q *Queue) DeadReplay(ctx context.Context, seq uint64) (Published, error) {
 	keepHeaders(m.Header, l.Header)
 	m.Header.Set(HeaderReplay, strconv.FormatUint(seq, 10))
 	m.Header.Set(nats.MsgIdHdr, "replay."+strconv.FormatUint(seq, 10))
-	ack, err := q.pub.Publish(ctx, m)
+	ack, err := q.pub.Publish(ctx, point.Of("jobs", "replay"), m)
 	if err != nil {
 		return Published{}, fmt.Errorf("replay dead letter %d: %w", seq, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Delivery is a job in a worker's hands. The handler settles it once, with Ack
@@ -37,7 +39,7 @@ func (d *Delivery) Ack() error {
 	if !d.settled.CompareAndSwap(false, true) {
 		return ErrSettled
 	}
-	return d.answer(ackBody)
+	return d.answer(point.Of("jobs", "ack"), ackBody)
 }
 
 // minGiveBack keeps a message that nobody can run from spinning.
@@ -50,7 +52,7 @@ func (d *Delivery) GiveBack(delay time.Duration) error {
 		return ErrSettled
 	}
 	delay = max(delay, minGiveBack)
-	return d.answer([]byte(`-NAK {"delay": ` + strconv.FormatInt(int64(delay), 10) + `}`))
+	return d.answer(point.Of("jobs", "give_back"), []byte(`-NAK {"delay": `+strconv.FormatInt(int64(delay), 10)+`}`))
 }
 
 // Abandon lets go of the message without a word to the server: it has another
@@ -63,14 +65,21 @@ func (d *Delivery) InProgress() error {
 	if d.settled.Load() {
 		return nil
 	}
-	return d.answer(inProgressBody)
+	return d.answer(point.Of("jobs", "in_progress"), inProgressBody)
 }
 
 // Settled reports whether the delivery has been acknowledged or given back.
 func (d *Delivery) Settled() bool { return d.settled.Load() }
 
-func (d *Delivery) answer(body []byte) error {
-	if err := d.consumer.nc.Publish(d.msg.Reply, body); err != nil {
+func (d *Delivery) answer(at point.At, body []byte) error {
+	err := point.Before(context.Background(), at)
+	if err == nil {
+		err = d.consumer.nc.Publish(d.msg.Reply, body)
+	}
+	if err == nil {
+		err = point.After(context.Background(), at)
+	}
+	if err != nil {
 		return fmt.Errorf("answer delivery: %w", err)
 	}
 	return nil

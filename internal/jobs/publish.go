@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/wire"
 )
 
@@ -68,7 +69,7 @@ func (p *Publisher) Publish(ctx context.Context, kind Kind, payload Payload, o P
 	}
 	// An id is unique in its session only, a message id in the whole stream.
 	m.Header.Set(nats.MsgIdHdr, j.Session+"."+j.ID)
-	ack, err := p.pub.Publish(ctx, m)
+	ack, err := p.pub.Publish(ctx, point.Of("jobs", "publish"), m)
 	if err != nil {
 		return Published{}, fmt.Errorf("publish %s: %w", kind, err)
 	}

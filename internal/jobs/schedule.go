@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Reschedule puts a job into SCHEDULES, to come back at a time: nobody holds it
@@ -46,7 +47,7 @@ func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
 	if err := q.roomForSchedule(ctx, m.Size()); err != nil {
 		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
 	}
-	if _, err := q.pub.Publish(ctx, m); err != nil {
+	if _, err := q.pub.Publish(ctx, point.Of("jobs", "reschedule"), m); err != nil {
 		return fmt.Errorf("reschedule job %s: %w", j.ID, err)
 	}
 	return nil
@@ -81,7 +82,7 @@ func (q *Queue) hasten(ctx context.Context, old *jetstream.RawStreamMsg) (ok boo
 	m.Header.Set(jetstream.ScheduleHeader, scheduleAt(time.Now()))
 	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.hasten", q.ns.Stream(StreamSchedules), old.Sequence))
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(old.Sequence, 10))
-	_, err = q.pub.Publish(ctx, m)
+	_, err = q.pub.Publish(ctx, point.Of("jobs", "hasten"), m)
 	if errors.Is(err, natsx.ErrStale) {
 		return false, nil
 	}
@@ -91,9 +92,16 @@ func (q *Queue) hasten(ctx context.Context, old *jetstream.RawStreamMsg) (ok boo
 // CancelSchedule drops a job from SCHEDULES for good. The caller has recorded
 // how the job ended.
 func (q *Queue) CancelSchedule(ctx context.Context, session, job string) error {
+	at := point.Of("jobs", "unschedule")
 	s, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
 	if err == nil {
+		err = point.Before(ctx, at)
+	}
+	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(scheduleSubject(q.ns, session, job)))
+	}
+	if err == nil {
+		err = point.After(ctx, at)
 	}
 	if err != nil {
 		return fmt.Errorf("cancel schedule of job %s: %w", job, err)

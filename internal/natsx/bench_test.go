@@ -40,7 +40,7 @@ func BenchmarkPublish(b *testing.B) {
 	run("Publish", func(b *testing.B, s *bundle) {
 		p := s.publisher(b)
 		for i := range b.N {
-			_, err := p.Publish(b.Context(), fresh(i))
+			_, err := p.Publish(b.Context(), somewhere, fresh(i))
 			require.NoError(b, err)
 		}
 	})
@@ -54,7 +54,7 @@ func BenchmarkPublish(b *testing.B) {
 	run("PublishAsync", func(b *testing.B, s *bundle) {
 		p := s.publisher(b)
 		for i := range b.N {
-			require.NoError(b, p.PublishAsync(fresh(i), func(_ natsx.Ack, err error) {
+			require.NoError(b, p.PublishAsync(somewhere, fresh(i), func(_ natsx.Ack, err error) {
 				if err != nil {
 					b.Error(err)
 				}
@@ -68,7 +68,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.SetParallelism(128)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := p.Publish(b.Context(), fresh(int(n.Add(1)))); err != nil {
+				if _, err := p.Publish(b.Context(), somewhere, fresh(int(n.Add(1)))); err != nil {
 					b.Error(err)
 				}
 			}

@@ -15,6 +15,9 @@ var (
 	// ErrNoAck is a publish whose answer did not come. Whether the message is
 	// stored is unknown.
 	ErrNoAck = errors.New("no ack, outcome unknown")
+	// ErrUnavailable is a publish that the server cannot take now: no room, no
+	// resources. It was not stored.
+	ErrUnavailable = errors.New("jetstream unavailable")
 	// ErrClosed is a publish on, or cut short by, a closed Publisher.
 	ErrClosed = errors.New("publisher closed")
 )
@@ -45,13 +48,15 @@ func (e *APIError) Error() string {
 	return fmt.Sprintf("jetstream: %s (code %d)", e.Description, e.ErrCode)
 }
 
-// Is matches ErrStale and ErrBusy by their codes.
+// Is matches ErrStale, ErrBusy and ErrUnavailable by their codes.
 func (e *APIError) Is(target error) bool {
 	switch target {
 	case ErrStale:
 		return e.ErrCode == codeStale
 	case ErrBusy:
 		return e.ErrCode == codeBusy
+	case ErrUnavailable:
+		return e.Code == 503
 	}
 	return false
 }

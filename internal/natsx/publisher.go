@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Option tunes a Publisher.
@@ -90,8 +92,22 @@ func NewPublisher(nc *nats.Conn, opts ...Option) (*Publisher, error) {
 // repeated until ctx ends, if the message carries a Nats-Msg-Id; so is one that
 // finds no stream listening. When ctx ends first the error is ErrNoAck and the
 // context's cause. A refusal is an *APIError. msg belongs to the Publisher until
-// Publish returns; its Reply is overwritten.
-func (p *Publisher) Publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
+// Publish returns; its Reply is overwritten. at names what is published.
+func (p *Publisher) Publish(ctx context.Context, at point.At, msg *nats.Msg) (Ack, error) {
+	if err := point.Before(ctx, at); err != nil {
+		return Ack{}, fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrUnavailable, err)
+	}
+	ack, err := p.publish(ctx, msg)
+	if err != nil {
+		return ack, err
+	}
+	if err := point.After(ctx, at); err != nil {
+		return Ack{}, fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrNoAck, err)
+	}
+	return ack, nil
+}
+
+func (p *Publisher) publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -126,7 +142,13 @@ func (p *Publisher) Publish(ctx context.Context, msg *nats.Msg) (Ack, error) {
 // error, nothing was sent and done is not called. Sends are repeated as by
 // Publish; after the AsyncLimit done gets ErrNoAck. msg belongs to the Publisher
 // until done is called.
-func (p *Publisher) PublishAsync(msg *nats.Msg, done func(Ack, error)) error {
+func (p *Publisher) PublishAsync(at point.At, msg *nats.Msg, done func(Ack, error)) error {
+	if err := point.Before(context.Background(), at); err != nil {
+		return fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrUnavailable, err)
+	}
+	if point.Built {
+		done = losing(at, done)
+	}
 	select {
 	case p.slots <- struct{}{}:
 	case <-p.quit:
@@ -134,6 +156,19 @@ func (p *Publisher) PublishAsync(msg *nats.Msg, done func(Ack, error)) error {
 	}
 	_, err := p.launch(msg, done, p.now()+p.limit)
 	return err
+}
+
+// losing is done for a message whose answer a fault point may take away.
+func losing(at point.At, done func(Ack, error)) func(Ack, error) {
+	return func(ack Ack, err error) {
+		if err == nil {
+			err = point.After(context.Background(), at)
+		}
+		if errors.Is(err, point.ErrLost) {
+			ack, err = Ack{}, fmt.Errorf("%w: %w", ErrNoAck, err)
+		}
+		done(ack, err)
+	}
 }
 
 // Flush waits until no message is in flight.

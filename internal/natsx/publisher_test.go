@@ -11,7 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/point"
 )
+
+// somewhere names what these tests publish.
+var somewhere = point.Of("test", "publish")
 
 func TestPublish(t *testing.T) {
 	t.Parallel()
@@ -19,17 +23,17 @@ func TestPublish(t *testing.T) {
 	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	p := b.publisher(t)
 
-	ack, err := p.Publish(t.Context(), msg("s.a", "1"))
+	ack, err := p.Publish(t.Context(), somewhere, msg("s.a", "1"))
 	require.NoError(t, err)
 	require.Equal(t, natsx.Ack{Stream: "S", Seq: 1}, ack)
 
-	ack, err = p.Publish(t.Context(), msg("s.a", "1"))
+	ack, err = p.Publish(t.Context(), somewhere, msg("s.a", "1"))
 	require.NoError(t, err)
 	require.Equal(t, natsx.Ack{Stream: "S", Seq: 1, Duplicate: true}, ack)
 
 	stale := msg("s.a", "2")
 	stale.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "7")
-	_, err = p.Publish(t.Context(), stale)
+	_, err = p.Publish(t.Context(), somewhere, stale)
 	require.ErrorIs(t, err, natsx.ErrStale)
 	require.NotErrorIs(t, err, natsx.ErrBusy)
 	var api *natsx.APIError
@@ -47,7 +51,7 @@ func TestPublishAsyncAnswersEveryMessageOnce(t *testing.T) {
 	var mu sync.Mutex
 	seqs := map[uint64]int{}
 	for i := range n {
-		require.NoError(t, p.PublishAsync(msg("s.a", fmt.Sprint(i)), func(a natsx.Ack, err error) {
+		require.NoError(t, p.PublishAsync(somewhere, msg("s.a", fmt.Sprint(i)), func(a natsx.Ack, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -73,11 +77,11 @@ func TestPublishWithoutStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.publisher(t, natsx.AsyncLimit(300*time.Millisecond))
-	_, err := p.Publish(short(t, 100*time.Millisecond), msg("s.a", "1"))
+	_, err := p.Publish(short(t, 100*time.Millisecond), somewhere, msg("s.a", "1"))
 	require.ErrorIs(t, err, natsx.ErrNoAck)
 
 	done := make(chan error, 1)
-	require.NoError(t, p.PublishAsync(msg("s.a", "1"), func(_ natsx.Ack, err error) { done <- err }))
+	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(_ natsx.Ack, err error) { done <- err }))
 	require.ErrorIs(t, <-done, natsx.ErrNoAck)
 	require.NoError(t, p.Flush(t.Context()))
 }
@@ -88,7 +92,7 @@ func TestPublishWaitsForStream(t *testing.T) {
 	b := setup(t)
 	p := b.publisher(t)
 	done := make(chan error, 1)
-	require.NoError(t, p.PublishAsync(msg("s.a", ""), func(_ natsx.Ack, err error) { done <- err }))
+	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", ""), func(_ natsx.Ack, err error) { done <- err }))
 	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	require.NoError(t, <-done)
 }
@@ -103,7 +107,7 @@ func TestPublishSurvivesLostAck(t *testing.T) {
 	sub, err := b.nc.Subscribe("s.a", func(*nats.Msg) {})
 	require.NoError(t, err)
 	done := make(chan natsx.Ack, 1)
-	require.NoError(t, p.PublishAsync(msg("s.a", "1"), func(a natsx.Ack, _ error) { done <- a }))
+	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(a natsx.Ack, _ error) { done <- a }))
 	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	require.EqualValues(t, 1, (<-done).Seq)
 	require.NoError(t, sub.Unsubscribe())
@@ -114,12 +118,12 @@ func TestCloseAnswersWhatIsInFlight(t *testing.T) {
 	b := setup(t)
 	p := b.publisher(t)
 	done := make(chan error, 1)
-	require.NoError(t, p.PublishAsync(msg("nobody", "1"), func(_ natsx.Ack, err error) { done <- err }))
+	require.NoError(t, p.PublishAsync(somewhere, msg("nobody", "1"), func(_ natsx.Ack, err error) { done <- err }))
 	require.NoError(t, p.Close())
 	err := <-done
 	require.ErrorIs(t, err, natsx.ErrClosed)
 	require.ErrorIs(t, err, natsx.ErrNoAck)
-	require.ErrorIs(t, p.PublishAsync(msg("nobody", "1"), nil), natsx.ErrClosed)
-	_, err = p.Publish(t.Context(), msg("nobody", "1"))
+	require.ErrorIs(t, p.PublishAsync(somewhere, msg("nobody", "1"), nil), natsx.ErrClosed)
+	_, err = p.Publish(t.Context(), somewhere, msg("nobody", "1"))
 	require.ErrorIs(t, err, natsx.ErrClosed)
 }

@@ -3,9 +3,10 @@
 // and nothing done twice. Every call that changes something outside the process
 // (E2B, JetStream, Redis, the object bucket) passes one point:
 //
-//	if err := point.Before(ctx, "e2b", "create"); err != nil { … } // nothing was done
+//	at := point.Of("e2b", "create")
+//	if err := point.Before(ctx, at); err != nil { … } // nothing was done
 //	… the call …
-//	if err := point.After(ctx, "e2b", "create"); err != nil { … }  // done, the answer is lost
+//	if err := point.After(ctx, at); err != nil { … }  // done, the answer is lost
 //
 // In a product binary all of it is empty and compiled away. Built with the tag
 // faultpoints, the environment says what happens where:
@@ -28,6 +29,5 @@
 // "fired <rule>" when a fault strikes. A malformed value ends the process at its
 // start with a line that names it.
 //
-// Of ctx only the end counts: nothing waits in a point beyond it, but a frozen
-// process.
+// After is passed only where the effect was done, as far as the caller knows.
 package point

@@ -18,8 +18,8 @@ const Built = true
 
 // Before is passed right before an effect. An error means that the effect must
 // not be done: the call has failed.
-func Before(ctx context.Context, room, effect string) error {
-	name := room + "." + effect
+func Before(_ context.Context, at At) error {
+	name := at.String()
 	record(name)
 	switch r := armed.before(name); {
 	case r == nil:
@@ -31,13 +31,13 @@ func Before(ctx context.Context, room, effect string) error {
 		record("fired " + r.String())
 		freeze(r.pause)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // After is passed between an effect and its record. An error means that the
 // caller must take the answer for lost.
-func After(_ context.Context, room, effect string) error {
-	name := room + "." + effect
+func After(_ context.Context, at At) error {
+	name := at.String()
 	r := armed.after(name)
 	if r == nil {
 		return nil

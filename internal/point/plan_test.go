@@ -85,10 +85,10 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stdout.WriteString(s + "\n")
 	}
 	begun := time.Now()
-	err := Before(context.Background(), "a", "b")
+	err := Before(context.Background(), Of("a", "b"))
 	out("before", err)
 	if err == nil {
-		out("after", After(context.Background(), "a", "b"))
+		out("after", After(context.Background(), Of("a", "b")))
 	}
 	if time.Since(begun) > 300*time.Millisecond {
 		out("late", nil)

@@ -17,7 +17,7 @@ import (
 func TestPointsAreFree(t *testing.T) {
 	ctx := t.Context()
 	cost := testing.AllocsPerRun(100, func() {
-		if point.Before(ctx, "a", "b") != nil || point.After(ctx, "a", "b") != nil || point.Off(point.Fence) {
+		if point.Before(ctx, point.Of("a", "b")) != nil || point.After(ctx, point.Of("a", "b")) != nil || point.Off(point.Fence) {
 			t.Error("a point has done something")
 		}
 	})
@@ -27,7 +27,7 @@ func TestPointsAreFree(t *testing.T) {
 func BenchmarkPoint(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
-		if point.Before(ctx, "a", "b") != nil || point.After(ctx, "a", "b") != nil || point.Off(point.Fence) {
+		if point.Before(ctx, point.Of("a", "b")) != nil || point.After(ctx, point.Of("a", "b")) != nil || point.Off(point.Fence) {
 			b.Error("a point has done something")
 		}
 	}

@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // flusher sends the commands of concurrent callers in shared pipelines. With
@@ -32,6 +35,15 @@ type call struct {
 	touch    touch      // if it has a session
 	err      error      // why it was not sent; errors of a command are in the command
 	done     chan struct{}
+}
+
+// at names the boundary around a call by its first command.
+func (c *call) at() point.At {
+	first := c.commands[0]
+	if first.script != nil {
+		return point.Of("redis", first.script.name)
+	}
+	return point.Of("redis", first.Name())
 }
 
 // touch moves a session's idle deadline. Every job does so at its end, and one
@@ -81,6 +93,11 @@ func (f *flusher) wait(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+	if point.Built {
+		if err := point.Before(ctx, c.at()); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
 	select {
 	case f.queue <- c:
 	case <-ctx.Done():
@@ -98,6 +115,11 @@ func (f *flusher) wait(ctx context.Context, c *call) error {
 		case <-c.done:
 		default:
 			return ErrClosed
+		}
+	}
+	if point.Built {
+		if err := point.After(ctx, c.at()); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
 	if c.err != nil {

@@ -161,7 +161,7 @@ func (a *App) build(ctx, parted context.Context) error {
 		return err
 	}
 	w := &Worker{
-		cfg: cfg, log: a.log, facts: facts, queue: queue, view: view, artifacts: artifacts, m: m,
+		cfg: cfg, log: a.log, facts: facts, queue: queue, view: view, artifacts: bucket{artifacts}, m: m,
 		publisher: jobs.NewPublisher(a.pub, cfg.Namespace),
 		wheel:     jobs.NewWheel(), board: newBoard(view, a.log), wakes: wakes,
 		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks),

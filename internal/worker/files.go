@@ -34,7 +34,7 @@ func (h *hold) upload(ctx context.Context) (events.Outcome, error) {
 			return events.Outcome{}, err
 		}
 	}
-	obj, err := h.w.artifacts.Get(ctx, p.Object)
+	obj, err := h.w.artifacts.get(ctx, p.Object)
 	if err != nil {
 		return events.Outcome{}, objectFault(p.Object, contextCause(ctx, err))
 	}
@@ -110,7 +110,7 @@ func (h *hold) download(ctx context.Context) (events.Outcome, error) {
 	}
 	sum := sha256.New()
 	counted := &counter{r: io.TeeReader(io.LimitReader(file, h.w.cfg.FileCap+1), sum)}
-	info, err := h.w.artifacts.Put(ctx, jetstream.ObjectMeta{
+	info, err := h.w.artifacts.put(ctx, jetstream.ObjectMeta{
 		Name:        p.Object,
 		Description: fmt.Sprintf("%s of session %s", p.Path, h.d.Session),
 	}, counted)
@@ -118,7 +118,7 @@ func (h *hold) download(ctx context.Context) (events.Outcome, error) {
 		return events.Outcome{}, contextCause(ctx, fmt.Errorf("put object %s: %w", p.Object, err))
 	}
 	if counted.n > h.w.cfg.FileCap {
-		_ = h.w.artifacts.Delete(ctx, p.Object)
+		_ = h.w.artifacts.remove(ctx, p.Object)
 		return events.Outcome{}, h.tooLarge(counted.n, "/path")
 	}
 	return events.Outcome{

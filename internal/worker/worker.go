@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/store"
@@ -23,7 +21,7 @@ type Worker struct {
 	queue     *jobs.Queue
 	publisher *jobs.Publisher
 	view      *store.Store
-	artifacts jetstream.ObjectStore
+	artifacts bucket
 	sessions  *sessions
 	m         *metrics
 

@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"io"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sandjet/sandjet/internal/point"
+)
+
+// bucket is the object bucket, its changes and reads between points.
+type bucket struct{ objects jetstream.ObjectStore }
+
+// get opens an object for reading.
+func (b bucket) get(ctx context.Context, name string) (jetstream.ObjectResult, error) {
+	at := point.Of("bucket", "get")
+	if err := point.Before(ctx, at); err != nil {
+		return nil, err
+	}
+	obj, err := b.objects.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := point.After(ctx, at); err != nil {
+		_ = obj.Close()
+		return nil, err
+	}
+	return obj, nil
+}
+
+// put stores what r brings as an object, whole or not at all. It may be repeated.
+func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, r io.Reader) (*jetstream.ObjectInfo, error) {
+	at := point.Of("bucket", "put")
+	if err := point.Before(ctx, at); err != nil {
+		return nil, err
+	}
+	info, err := b.objects.Put(ctx, meta, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := point.After(ctx, at); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// remove takes an object away.
+func (b bucket) remove(ctx context.Context, name string) error {
+	at := point.Of("bucket", "remove")
+	if err := point.Before(ctx, at); err != nil {
+		return err
+	}
+	if err := b.objects.Delete(ctx, name); err != nil {
+		return err
+	}
+	return point.After(ctx, at)
+}
