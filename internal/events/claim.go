@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,10 +45,23 @@ type Claim struct {
 // returned Claim holds, or it was never made.
 //
 // With prev 0 there was no claim before and so no event that matters: nothing need
-// be read. With another prev read Claim.History before anything else: only then is
-// it certain that the previous holder writes no more, and the job may have ended
-// meanwhile.
+// be read. Who replaces another holder uses Succeed: with Claim the job may have
+// ended by the time that the claim is made.
 func (l *Log) Claim(ctx context.Context, j Job, rec Claimed, prev uint64) (*Claim, error) {
+	return l.claim(ctx, j, rec, prev, 0)
+}
+
+// Succeed claims past's job for the caller if nothing has been written of it since
+// past was read. So a holder that comes to itself and ends the job, or writes a
+// line more, is not overlooked: past is the whole history, and no event follows a
+// terminal one. ErrMoved: something has been written; ErrLost: another claim.
+func (l *Log) Succeed(ctx context.Context, past History, rec Claimed) (*Claim, error) {
+	return l.claim(ctx, past.Job, rec, past.Claimed.Seq, past.Last)
+}
+
+// claim makes a claim over the one at prev; with newest it must be the sequence of
+// the job's newest event.
+func (l *Log) claim(ctx context.Context, j Job, rec Claimed, prev, newest uint64) (*Claim, error) {
 	if err := j.check(); err != nil {
 		return nil, err
 	}
@@ -57,24 +71,28 @@ func (l *Log) Claim(ctx context.Context, j Job, rec Claimed, prev uint64) (*Clai
 		lost: make(chan struct{}),
 		turn: make(chan struct{}, 1),
 	}
-	if err := c.make(ctx, prev); err != nil {
+	if err := c.make(ctx, prev, newest); err != nil {
 		return nil, fmt.Errorf("claim job %s: %w", j, err)
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
-// make writes the claim record over prev. Its message id is its own, so that the
-// record is known again whatever became of the answer.
-func (c *Claim) make(ctx context.Context, prev uint64) error {
+// make writes the claim record over prev, and over newest unless that is 0. Its
+// message id is its own, so that the record is known again whatever became of the
+// answer.
+func (c *Claim) make(ctx context.Context, prev, newest uint64) error {
 	e := c.log.envelope(c.job, KindClaimed, "claim.", nuid.Next())
 	defer e.free()
 	c.subject, c.id = e.msg.Subject, e.id()
 	if err := e.payload(KindClaimed, c.rec); err != nil {
 		return err
 	}
+	if newest > 0 {
+		e.set(slotExpectSubject, c.log.subject(c.job, "*"))
+	}
 	for try := 0; ; try++ {
-		e.set(slotExpectSeq, strconv.FormatUint(prev, 10))
+		e.set(slotExpectSeq, strconv.FormatUint(cmp.Or(newest, prev), 10))
 		ack, err := c.log.pub.Publish(ctx, at(KindClaimed), &e.msg)
 		if err == nil && !ack.Duplicate {
 			c.hold(ack.Seq)
@@ -85,6 +103,9 @@ func (c *Claim) make(ctx context.Context, prev uint64) error {
 			// Stored by a send whose answer was lost, or not at all.
 			var held bool
 			if prev, held, err = c.refused(ctx, max(prev, ack.Seq)); err != nil || held {
+				return err
+			}
+			if err := c.overtaken(ctx, newest); err != nil {
 				return err
 			}
 		case !errors.Is(err, natsx.ErrBusy):
@@ -113,6 +134,18 @@ func (c *Claim) refused(ctx context.Context, prev uint64) (next uint64, held boo
 		return 0, false, &LostError{Job: c.job, Token: last.Seq, By: rec}
 	}
 	return prev, false, nil // a new leader that has not caught up
+}
+
+// overtaken returns ErrMoved if there is a newer event of the job than newest.
+func (c *Claim) overtaken(ctx context.Context, newest uint64) error {
+	if newest == 0 {
+		return nil
+	}
+	s, err := c.log.newest(ctx, c.job)
+	if err == nil && s.Seq != newest {
+		err = fmt.Errorf("%w: event %d is there", ErrMoved, s.Seq)
+	}
+	return err
 }
 
 // last reads the newest claim record from the leader.

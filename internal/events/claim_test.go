@@ -265,6 +265,39 @@ func TestClaimOutlivesItsRecord(t *testing.T) {
 	require.NoError(t, late.End(t.Context(), events.Succeeded, events.Outcome{}))
 }
 
+// A successor claims a job only as its history showed it: a holder that comes to
+// itself and writes, or ends the job, is not overlooked.
+func TestSucceed(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		w, ctx := s.join(t), t.Context()
+		j := job(t)
+		old := w.claim(t, j, 0)
+		look := func() events.History {
+			h, err := w.log.History(ctx, j)
+			require.NoError(t, err)
+			return h
+		}
+		seen := look()
+		require.NoError(t, old.Publish(ctx, events.KindProgress, events.Progress{Percent: 1}))
+		_, err := w.log.Succeed(ctx, seen, events.Claimed{Worker: "new"})
+		require.ErrorIs(t, err, events.ErrMoved)
+
+		next, err := w.log.Succeed(ctx, look(), events.Claimed{Worker: "new"})
+		require.NoError(t, err)
+		require.ErrorIs(t, old.Publish(ctx, events.KindProgress, events.Progress{}), events.ErrLost)
+		_, err = w.log.Succeed(ctx, seen, events.Claimed{Worker: "third"})
+		require.ErrorIs(t, err, events.ErrLost)
+
+		seen = look()
+		require.Equal(t, old.Token(), next.Record().Previous)
+		require.NoError(t, next.End(ctx, events.Succeeded, events.Outcome{}))
+		_, err = w.log.Succeed(ctx, seen, events.Claimed{Worker: "third"})
+		require.ErrorIs(t, err, events.ErrMoved)
+		require.Equal(t, look().Last, look().Outcome.Seq, "the terminal event is the last")
+	})
+}
+
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	s := single(t)

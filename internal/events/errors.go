@@ -11,6 +11,9 @@ var (
 	// ErrLost is a write under a claim that somebody else holds now, or a claim
 	// that somebody else was faster to make. Stop at once; write nothing more.
 	ErrLost = errors.New("claim lost")
+	// ErrMoved is a claim over a job of which there is a newer event than the
+	// caller has seen: read its history again, it may have ended.
+	ErrMoved = errors.New("job has moved on")
 	// ErrReleased is a write under a claim that its holder has let go of.
 	ErrReleased = errors.New("claim released")
 	// ErrEnded is a write to a job that has its terminal event.

@@ -49,7 +49,7 @@ func (c *Claim) examine(ctx context.Context) error {
 	last, rec, err := c.last(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		err := c.make(ctx, 0)
+		err := c.make(ctx, 0, 0)
 		if errors.Is(err, ErrLost) {
 			return c.lose(err)
 		}

@@ -338,12 +338,9 @@ func (w *Worker) exhausted(ctx context.Context, l *jobs.DeadLetter) error {
 	}
 	rec := succeed(past, w.cfg.AckWait, time.Now())
 	rec.Worker, rec.Stream, rec.StreamSeq, rec.Delivery, rec.Origin = w.cfg.Name, l.Job.Stream, l.Job.StreamSeq, l.Job.Delivered, l.Job.Origin
-	claim, err := w.facts.Claim(ctx, key, rec, past.Claimed.Seq)
+	claim, err := w.facts.Succeed(ctx, past, rec)
 	if err != nil {
-		return err
-	}
-	if past, err = w.facts.History(ctx, key); err != nil || past.Ended() {
-		return err
+		return err // the advisory comes again, and finds the job where it is then
 	}
 	return claim.End(ctx, events.Dead, events.Outcome{Class: string(l.Class), Reason: l.Reason, Attempts: rec.Attempt})
 }

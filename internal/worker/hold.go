@@ -99,7 +99,7 @@ func (h *hold) acquire() error {
 		return h.inherit()
 	}
 	h.accept()
-	err := h.take(events.Claimed{Attempt: 1}, 0)
+	err := h.take(events.Claimed{Attempt: 1})
 	if errors.Is(err, events.ErrLost) {
 		return h.inherit()
 	}
@@ -146,9 +146,13 @@ func (h *hold) inherit() error {
 			return errOutrun
 		}
 		next := succeed(past, h.w.cfg.AckWait, time.Now())
-		err = h.take(next, past.Claimed.Seq)
-		if errors.Is(err, events.ErrLost) {
-			continue // somebody was quicker: look again
+		err = h.succeed(next, past)
+		if errors.Is(err, events.ErrLost) || errors.Is(err, events.ErrMoved) {
+			// Somebody was quicker, or the last holder came to itself: look again.
+			if err := sleep(h.ctx, jobs.Jitter(10*time.Millisecond)); err != nil {
+				return err
+			}
+			continue
 		}
 		if err != nil {
 			return err
@@ -157,28 +161,38 @@ func (h *hold) inherit() error {
 			h.w.m.takeovers.Inc()
 			h.log.Info("job taken over", "attempt", next.Attempt, "from", past.Claimed.Value.Worker)
 		}
-		// The one before may have ended the job between our look and our claim.
-		// After the claim it can write no more.
-		if past.Claimed.Seq != 0 {
-			if past, err = h.w.facts.History(h.ctx, h.key); err != nil {
-				return fmt.Errorf("read the job's history: %w", err)
-			}
-			if past.Ended() && !point.Off(point.History) {
-				return errEnded
-			}
-		}
 		h.past = past
 		return nil
 	}
 }
 
-func (h *hold) take(c events.Claimed, prev uint64) error {
+// take makes the job's first claim.
+func (h *hold) take(c events.Claimed) error {
+	claim, err := h.w.facts.Claim(h.ctx, h.key, h.sign(c), 0)
+	return h.taken(claim, c.Attempt, err)
+}
+
+// succeed makes a claim over what the job's history holds, and nothing newer.
+func (h *hold) succeed(c events.Claimed, past events.History) error {
+	if !past.Claimed.OK() {
+		return h.take(c)
+	}
+	claim, err := h.w.facts.Succeed(h.ctx, past, h.sign(c))
+	return h.taken(claim, c.Attempt, err)
+}
+
+// sign says in a claim who makes it, and by which message.
+func (h *hold) sign(c events.Claimed) events.Claimed {
 	c.Worker, c.Stream, c.StreamSeq, c.Delivery, c.Origin = h.w.cfg.Name, h.d.Stream, h.d.StreamSeq, h.d.Delivered, h.d.Origin
-	claim, err := h.w.facts.Claim(h.ctx, h.key, c, prev)
+	return c
+}
+
+// taken holds on to a claim until it is lost.
+func (h *hold) taken(claim *events.Claim, attempt int, err error) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	h.claim, h.attempt = claim, c.Attempt
+	h.claim, h.attempt = claim, attempt
 	go func() {
 		select {
 		case <-claim.Lost():
@@ -193,15 +207,20 @@ func (h *hold) take(c events.Claimed, prev uint64) error {
 // reclaim takes the job's next attempt, or the same one after a wait, in the
 // same hands.
 func (h *hold) reclaim() error {
-	past, err := h.w.facts.History(h.ctx, h.key)
-	if err != nil {
-		return fmt.Errorf("read the job's history: %w", err)
+	for {
+		past, err := h.w.facts.History(h.ctx, h.key)
+		if err != nil {
+			return fmt.Errorf("read the job's history: %w", err)
+		}
+		h.past = past
+		if past.Retrying.Seq < past.Claimed.Seq {
+			return nil // a wait: claim and attempt stand
+		}
+		err = h.succeed(succeed(past, h.w.cfg.AckWait, time.Now()), past)
+		if !errors.Is(err, events.ErrMoved) {
+			return err
+		}
 	}
-	h.past = past
-	if past.Retrying.Seq < past.Claimed.Seq {
-		return nil // a wait: claim and attempt stand
-	}
-	return h.take(succeed(past, h.w.cfg.AckWait, time.Now()), past.Claimed.Seq)
 }
 
 // decline lets a job go that was not taken up.
