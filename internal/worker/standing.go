@@ -84,8 +84,9 @@ func succeed(h events.History, ackWait time.Duration, now time.Time) events.Clai
 	case released(h):
 	default:
 		next.Takeover = true
-		// The message came back AckWait after the holder's last beat.
-		if lived := now.Sub(h.Claimed.Time) - ackWait; lived < soon(ackWait) {
+		// The message came back AckWait after the holder's last beat. One that
+		// came back sooner was given back, by a holder that could not say so.
+		if lived := now.Sub(h.Claimed.Time) - ackWait; -ackWait/2 < lived && lived < soon(ackWait) {
 			next.Crashes = h.Claimed.Value.Crashes + 1
 		}
 	}
