@@ -2,8 +2,10 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sandjet/sandjet/internal/point"
@@ -16,7 +18,7 @@ type bucket struct{ objects jetstream.ObjectStore }
 func (b bucket) get(ctx context.Context, name string) (jetstream.ObjectResult, error) {
 	at := point.Of("bucket", "get")
 	if err := point.Before(ctx, at); err != nil {
-		return nil, err
+		return nil, noAnswer(err)
 	}
 	obj, err := b.objects.Get(ctx, name)
 	if err != nil {
@@ -24,7 +26,7 @@ func (b bucket) get(ctx context.Context, name string) (jetstream.ObjectResult, e
 	}
 	if err := point.After(ctx, at); err != nil {
 		_ = obj.Close()
-		return nil, err
+		return nil, noAnswer(err)
 	}
 	return obj, nil
 }
@@ -33,14 +35,14 @@ func (b bucket) get(ctx context.Context, name string) (jetstream.ObjectResult, e
 func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, r io.Reader) (*jetstream.ObjectInfo, error) {
 	at := point.Of("bucket", "put")
 	if err := point.Before(ctx, at); err != nil {
-		return nil, err
+		return nil, noAnswer(err)
 	}
 	info, err := b.objects.Put(ctx, meta, r)
 	if err != nil {
 		return nil, err
 	}
 	if err := point.After(ctx, at); err != nil {
-		return nil, err
+		return nil, noAnswer(err)
 	}
 	return info, nil
 }
@@ -49,10 +51,16 @@ func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, r io.Reader)
 func (b bucket) remove(ctx context.Context, name string) error {
 	at := point.Of("bucket", "remove")
 	if err := point.Before(ctx, at); err != nil {
-		return err
+		return noAnswer(err)
 	}
 	if err := b.objects.Delete(ctx, name); err != nil {
 		return err
 	}
-	return point.After(ctx, at)
+	if err := point.After(ctx, at); err != nil {
+		return noAnswer(err)
+	}
+	return nil
 }
+
+// noAnswer is what the bucket's own calls return when the server is silent.
+func noAnswer(err error) error { return fmt.Errorf("%w: %w", nats.ErrTimeout, err) }

@@ -12,6 +12,7 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/spool"
 	"github.com/sandjet/sandjet/internal/store"
 )
@@ -90,6 +91,8 @@ var foreign = []struct {
 	{store.ErrUnavailable, jobs.ClassUnavailable},
 	{jetstream.ErrObjectNotFound, jobs.ClassNotFound},
 	{nats.ErrConnectionClosed, jobs.ClassInterrupted},
+	{natsx.ErrNoAck, jobs.ClassUnavailable},
+	{natsx.ErrUnavailable, jobs.ClassUnavailable},
 	{nats.ErrTimeout, jobs.ClassUnavailable},
 	{nats.ErrNoResponders, jobs.ClassUnavailable},
 	{context.DeadlineExceeded, jobs.ClassUnavailable},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/session"
@@ -198,6 +199,21 @@ func TestSameIDAfterRestart(t *testing.T) {
 	w.worker()
 	w.publish(jobs.TaskRun, payload())
 	require.Equal(t, "x\n", string(w.follow(w.run("s1", "cat", "runs")).Stdout))
+}
+
+// A sandbox in which no run can begin: the attempts are spent, and the job ends.
+func TestRunThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	require.Equal(t, events.Succeeded, w.follow(w.publish(jobs.SandboxProvision, &jobs.Provision{Common: jobs.Common{Session: "s1"}})).Kind)
+	// Where the directories of the runs belong there is a file.
+	box := w.box("s1")
+	require.NoError(t, box.Write(t.Context(), "/tmp/.sandjet-default", strings.NewReader("in the way"), e2b.WriteOptions{}))
+	e := w.follow(w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", MaxAttempts: 2}, Argv: []string{"true"}}))
+	require.Equal(t, events.Dead, e.Kind)
+	require.Equal(t, "transport", e.Class)
+	require.Equal(t, 2, e.Attempts)
 }
 
 func TestQuarantine(t *testing.T) {

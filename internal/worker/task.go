@@ -252,9 +252,9 @@ func (t *task) heed(ctx context.Context, stop context.CancelCauseFunc) {
 func (t *task) read() int64 { return t.out.sink.Offset + t.err.sink.Offset }
 
 // mendable reports whether the command may still run although following it
-// failed.
+// failed. One that could not be begun does not: the next attempt may be luckier.
 func mendable(err error) bool {
-	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, spool.ErrNotBegun, errAstray} {
+	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, errAstray} {
 		if errors.Is(err, kind) {
 			return true
 		}

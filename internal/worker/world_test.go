@@ -352,17 +352,23 @@ func (w *world) pausedAfter(t *testing.T, id string, since time.Time) {
 	t.Logf("session %s: pause recorded %s after its last job, idle timeout %s", id, rec.UpdatedAt.Sub(since).Round(time.Millisecond), rec.IdleTimeout)
 }
 
-// ended waits until a run of session s1 has recorded its end in the sandbox.
-func (w *world) ended(run string) {
+// box opens the sandbox of a session.
+func (w *world) box(id string) *e2b.Box {
 	w.t.Helper()
 	client, err := e2b.New(e2b.Config{
 		APIKey: func() (string, error) { return w.e2b.APIKey(), nil }, APIURL: w.e2b.URL(), SandboxURL: w.e2b.URL(),
 	})
 	require.NoError(w.t, err)
-	defer client.Close()
-	d, err := client.Get(w.t.Context(), w.state("s1", session.Active).SandboxID)
+	w.t.Cleanup(client.Close)
+	d, err := client.Get(w.t.Context(), w.state(id, session.Active).SandboxID)
 	require.NoError(w.t, err)
-	box := client.Open(d.Ref())
+	return client.Open(d.Ref())
+}
+
+// ended waits until a run of session s1 has recorded its end in the sandbox.
+func (w *world) ended(run string) {
+	w.t.Helper()
+	box := w.box("s1")
 	require.Eventually(w.t, func() bool {
 		_, err := box.Stat(w.t.Context(), "/tmp/.sandjet-default/"+run+"/exit")
 		return err == nil
