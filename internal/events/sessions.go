@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,7 +133,10 @@ func (l *Log) forgetAfter(ctx context.Context) (string, error) {
 }
 
 // Session reads a session's record and its sequence, for PutSession, from the
-// leader. ErrNotFound: there is no such session, or it was destroyed long ago.
+// leader. ErrNotFound: there is no such session, or it was destroyed long ago. What
+// somebody else has published on the session's subject and cannot be its record
+// counts as not written: the record is the last that can be read, or ErrNotFound,
+// and the sequence is still the one to write over.
 func (l *Log) Session(ctx context.Context, id string) (session.Record, uint64, error) {
 	if err := wire.CheckID("session", id); err != nil {
 		return session.Record{}, 0, err
@@ -146,31 +150,104 @@ func (l *Log) Session(ctx context.Context, id string) (session.Record, uint64, e
 	if err != nil {
 		return session.Record{}, 0, fmt.Errorf("session %s: %w", id, err)
 	}
-	f, err := sessionFact(s)
+	f, err := l.record(ctx, id, s)
+	if err != nil {
+		err = fmt.Errorf("session %s: %w", id, err)
+	}
 	return f.Value, f.Seq, err
 }
 
+// record reads the session's record out of the newest message on its subject, or
+// out of the newest before it that can be read.
+func (l *Log) record(ctx context.Context, id string, newest stored) (Fact[session.Record], error) {
+	f, err := sessionFact(id, newest)
+	if err == nil {
+		return f, nil
+	}
+	last := Fact[session.Record]{Seq: f.Seq, Time: f.Time}
+	found := false
+	for s, err := range l.scan(ctx, l.stateSubject(id), 1, f.Seq) {
+		if err != nil {
+			return last, err
+		}
+		if old, err := sessionFact(id, s); err == nil {
+			last.Value, found = old.Value, true
+		}
+	}
+	if !found {
+		return last, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return last, nil
+}
+
 // Sessions yields the last record of every session, from SESSIONS, which follows
-// EVENTS within moments. A session that changes meanwhile may come twice, the newer
-// record later. Seq is the record's sequence in EVENTS.
+// EVENTS within moments, through one consumer. A session that changes meanwhile may
+// come twice, the newer record later. Seq is the record's sequence in EVENTS. What
+// cannot be a record is passed over as in Session.
 func (l *Log) Sessions(ctx context.Context) iter.Seq2[Fact[session.Record], error] {
 	return func(yield func(Fact[session.Record], error) bool) {
-		for next := uint64(1); ; {
-			msgs, err := l.get.fetch(ctx, l.states, request{Seq: next, Batch: followBatch, MaxBytes: followBytes})
-			if err != nil {
-				yield(Fact[session.Record]{}, fmt.Errorf("sessions: %w", err))
-				return
+		on := true
+		err := l.readStates(ctx, func(s stored) bool {
+			f, err := l.record(ctx, l.sessionIn(s.Subject), s)
+			if errors.Is(err, ErrNotFound) {
+				return true // nothing of it can be read
 			}
-			if len(msgs) == 0 {
-				return
+			on = yield(f, err) && err == nil
+			return on
+		})
+		if err != nil && on {
+			yield(Fact[session.Record]{}, fmt.Errorf("sessions: %w", err))
+		}
+	}
+}
+
+// sessionIn is the session of a state's subject.
+func (l *Log) sessionIn(subject string) string {
+	rest, _ := l.ns.Trim(subject)
+	id, _, _ := strings.Cut(strings.TrimPrefix(rest, "event."), ".")
+	return id
+}
+
+// statesAhead is how many states are on their way while others are dealt with.
+const statesAhead = 5000
+
+// readStates gives do the last message on every session's subject, through one ordered
+// consumer, and what is stored while it reads.
+func (l *Log) readStates(ctx context.Context, do func(stored) bool) error {
+	js, err := jetstream.New(l.nc)
+	if err != nil {
+		return err
+	}
+	cons, err := js.OrderedConsumer(ctx, l.states, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{l.stateSubject("*")},
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", l.states, err)
+	}
+	if cons.CachedInfo().NumPending == 0 {
+		return nil // a reader would wait for the first one
+	}
+	msgs, err := cons.Messages(jetstream.PullMaxMessages(statesAhead))
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", l.states, err)
+	}
+	defer msgs.Stop()
+	for {
+		m, err := msgs.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
 			}
-			for _, m := range msgs {
-				f, err := sessionFact(m)
-				if !yield(f, err) || err != nil {
-					return
-				}
-				next = m.Seq + 1
-			}
+			return fmt.Errorf("read stream %s: %w", l.states, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", l.states, err)
+		}
+		s := stored{Subject: m.Subject(), Seq: meta.Sequence.Stream, Time: meta.Timestamp, Header: m.Headers(), Data: m.Data()}
+		if !do(s) || meta.NumPending == 0 {
+			return nil
 		}
 	}
 }
@@ -217,11 +294,20 @@ func (h *hints) wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-func sessionFact(s stored) (Fact[session.Record], error) {
+// sessionFact reads a message as the session's record. The sequence and the time
+// are given also if it is none.
+func sessionFact(id string, s stored) (Fact[session.Record], error) {
 	f := Fact[session.Record]{Seq: origin(s), Time: s.Time}
-	if err := json.Unmarshal(s.Data, &f.Value); err != nil {
-		return f, fmt.Errorf("session record %d: %w", s.Seq, err)
+	var r session.Record
+	switch err := json.Unmarshal(s.Data, &r); {
+	case err != nil:
+		return f, fmt.Errorf("session record %d: %w", f.Seq, err)
+	case r.Session != id:
+		return f, fmt.Errorf("session record %d: it is of session %q", f.Seq, r.Session)
+	case !slices.Contains(session.States(), r.State):
+		return f, fmt.Errorf("session record %d: there is no state %q", f.Seq, r.State)
 	}
+	f.Value = r
 	return f, nil
 }
 

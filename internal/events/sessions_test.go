@@ -163,3 +163,52 @@ func TestWatchSession(t *testing.T) {
 		require.Error(t, err)
 	})
 }
+
+// What others publish on a session's subject is no record: the last one that can
+// be read counts, and is written over what is there.
+func TestForeignSessionState(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		w := s.join(t)
+		id := job(t).Session
+		subject := "event." + id + ".session.state"
+		forge := func(data string) uint64 {
+			ack, err := w.js.Publish(t.Context(), subject, []byte(data))
+			require.NoError(t, err)
+			return ack.Sequence
+		}
+		first := forge("\xff\x00 no JSON")
+		_, seq, err := w.log.Session(t.Context(), id)
+		require.ErrorIs(t, err, events.ErrNotFound)
+		require.Equal(t, first, seq)
+		put, err := w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Active, Generation: 4}, seq)
+		require.NoError(t, err)
+
+		for _, data := range []string{
+			"", "null", "[]", `{"session":"` + id + `"`, `{"session":"other","state":"lost"}`,
+			`{"session":"` + id + `","state":"flying"}`, `{"session":"` + id + `","state":7}`,
+		} {
+			forged := forge(data)
+			rec, seq, err := w.log.Session(t.Context(), id)
+			require.NoError(t, err, data)
+			require.Equal(t, 4, rec.Generation)
+			require.Equal(t, forged, seq)
+			require.Eventually(t, func() bool { // SESSIONS follows
+				for f, err := range w.log.Sessions(t.Context()) {
+					require.NoError(t, err)
+					if f.Value.Session == id && f.Seq == forged {
+						return f.Value.Generation == 4
+					}
+				}
+				return false
+			}, 20*time.Second, 20*time.Millisecond, data)
+		}
+		_, err = w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Paused}, put)
+		require.ErrorIs(t, err, events.ErrStale)
+		rec, seq, err := w.log.Session(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, session.Active, rec.State)
+		_, err = w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Paused}, seq)
+		require.NoError(t, err)
+	})
+}

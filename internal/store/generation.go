@@ -16,19 +16,38 @@ type life struct {
 	until atomic.Int64 // local ns until which the view is young
 }
 
-// Generation returns the name of this life of the view, which is gone when Redis
-// has been wiped. created says that there was none and that this call has given
-// it: the caller is the one to start the rebuilding. Of several callers after
-// one wipe exactly one sees created.
-func (s *Store) Generation(ctx context.Context) (id string, created bool, err error) {
+// Generation is one life of the view: from a wipe, or from the beginning, to the
+// next wipe.
+type Generation struct {
+	ID string
+	// Created says that this very call began it. Of several callers after one wipe
+	// exactly one sees it.
+	Created bool
+	// Filled says that what was lost has been written again.
+	Filled bool
+}
+
+// Generation returns the life that the view is in, and begins one if there is none:
+// then Redis has been wiped, and somebody has to fill the view.
+func (s *Store) Generation(ctx context.Context) (Generation, error) {
 	cmd := generationScript.eval(ctx, 1, s.keys.generation(), rand.Text())
 	if err := s.flush.do1(ctx, cmd); err != nil {
-		return "", false, wrap("read generation", err)
+		return Generation{}, wrap("read generation", err)
 	}
 	out := reply(cmd)
-	id = out.text(0)
-	s.born(id, time.Duration(out.int(1))*time.Millisecond)
-	return id, out.int(2) == 1, nil
+	g := Generation{ID: out.text(0), Created: out.int(2) == 1, Filled: out.int(3) == 1}
+	s.born(g.ID, time.Duration(out.int(1))*time.Millisecond)
+	return g, nil
+}
+
+// MarkFilled notes that the view has been filled in this generation. It reports
+// false if the view was wiped meanwhile: then it is to be filled again.
+func (s *Store) MarkFilled(ctx context.Context, generation string) (bool, error) {
+	cmd := filledScript.eval(ctx, 1, s.keys.generation(), generation)
+	if err := s.flush.do1(ctx, cmd); err != nil {
+		return false, wrap("mark the view as filled", err)
+	}
+	return done(cmd), nil
 }
 
 // Young reports whether the view was wiped or begun so recently that jobs which
@@ -67,4 +86,7 @@ func (s *Store) watch(ctx context.Context, p redis.Pipeliner) func() {
 	}
 }
 
-var generationScript = newScript("generation")
+var (
+	generationScript = newScript("generation")
+	filledScript     = newScript("generation_filled")
+)

@@ -22,8 +22,8 @@ func TestOneCreatesTheGeneration(t *testing.T) {
 		got := make(chan answer, n)
 		for range n {
 			go func() {
-				id, created, err := s.Generation(t.Context())
-				got <- answer{id, created, err}
+				g, err := s.Generation(t.Context())
+				got <- answer{g.ID, g.Created, err}
 			}()
 		}
 		ids, created := map[string]bool{}, 0
@@ -58,9 +58,15 @@ func TestWipe(t *testing.T) {
 // wipe loses everything while a job runs and another waits.
 func wipe(t *testing.T, s *Store) {
 	ctx := t.Context()
-	first, created, err := s.Generation(ctx)
+	first, err := s.Generation(ctx)
 	require.NoError(t, err)
-	require.True(t, created)
+	require.True(t, first.Created)
+	marked, err := s.MarkFilled(ctx, first.ID)
+	require.NoError(t, err)
+	require.True(t, marked)
+	same, err := s.Generation(ctx)
+	require.NoError(t, err)
+	require.Equal(t, Generation{ID: first.ID, Filled: true}, same)
 	running, waiting := job("s", "j6", 6), job("s", "j5", 5)
 	require.True(t, enter(t, s, running, long).Turn)
 	require.False(t, enter(t, s, waiting, long).Turn)
@@ -80,10 +86,14 @@ func wipe(t *testing.T, s *Store) {
 	require.False(t, a.Known)
 	require.True(t, a.Young)
 
-	second, created, err := s.Generation(ctx)
+	second, err := s.Generation(ctx)
 	require.NoError(t, err)
-	require.True(t, created)
-	require.NotEqual(t, first, second)
+	require.True(t, second.Created)
+	require.False(t, second.Filled)
+	require.NotEqual(t, first.ID, second.ID)
+	marked, err = s.MarkFilled(ctx, first.ID)
+	require.NoError(t, err)
+	require.False(t, marked, "filled by whoever had not seen the second wipe")
 	require.NoError(t, s.PutSession(ctx, session.Record{Session: "s", State: session.Active}, 3))
 	require.Equal(t, "j5", leave(t, s, running))
 	a = enter(t, s, waiting, long)
@@ -107,7 +117,7 @@ func TestOthersSeeTheNewGeneration(t *testing.T) {
 		s, err := Open(t.Context(), r.URL(), "shared", WithSettle(time.Nanosecond))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		_, _, err = s.Generation(t.Context())
+		_, err = s.Generation(t.Context())
 		require.NoError(t, err)
 		stores = append(stores, s)
 	}
@@ -116,9 +126,9 @@ func TestOthersSeeTheNewGeneration(t *testing.T) {
 		s.opts.settle = long
 	}
 	require.NoError(t, stores[0].client.FlushAll(t.Context()).Err())
-	_, created, err := stores[0].Generation(t.Context())
+	g, err := stores[0].Generation(t.Context())
 	require.NoError(t, err)
-	require.True(t, created)
+	require.True(t, g.Created)
 	require.False(t, stores[1].Young(), "it has not looked yet")
 	require.NoError(t, stores[1].Ping(t.Context()))
 	require.True(t, stores[1].Young())
@@ -166,14 +176,20 @@ func TestScaleOfMemory(t *testing.T) {
 }
 
 func putTypical(t *testing.T, s *Store, i int) error {
-	id, now := fmt.Sprintf("agent-%07d", i), time.Now()
-	rec := session.Record{
-		Session: id, State: session.Paused, Generation: 1, SandboxID: fmt.Sprintf("i%019d", i), Owner: "agent-7", Template: "base",
-		IdleTimeout: 300e9, MaxAge: 86400e9, CreatedAt: now, UpdatedAt: now, StaleAt: now.Add(24 * time.Hour),
-		Reason: "idle", Worker: "worker-5f6c8", Job: fmt.Sprintf("j%07d", i),
-	}
+	rec := typical(i)
+	rec.State = session.Paused
 	if err := s.PutSession(t.Context(), rec, uint64(i+1)); err != nil {
 		return err
 	}
-	return s.SetDeadline(t.Context(), Stale, id, 24*time.Hour)
+	return s.SetDeadline(t.Context(), Stale, rec.Session, 24*time.Hour)
+}
+
+// typical is an active session as most are.
+func typical(i int) session.Record {
+	id, now := fmt.Sprintf("agent-%07d", i), time.Now()
+	return session.Record{
+		Session: id, State: session.Active, Generation: 1, SandboxID: fmt.Sprintf("i%019d", i), Owner: "agent-7", Template: "base",
+		IdleTimeout: 300e9, MaxAge: 86400e9, CreatedAt: now, UpdatedAt: now, StaleAt: now.Add(24 * time.Hour),
+		Reason: "idle", Worker: "worker-5f6c8", Job: fmt.Sprintf("j%07d", i),
+	}
 }

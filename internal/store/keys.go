@@ -21,7 +21,7 @@ import (
 //	sandjet:{g}:slots           zset    session -> ms when its lease ends
 //	sandjet:{g}:rate:<name>     string  µs of the theoretical arrival time; expires
 //	sandjet:{g}:lease:<name>    string  "<token> <holder>"; expires
-//	sandjet:{g}:generation      string  "<id> <ms of birth>"
+//	sandjet:{g}:generation      string  "<id> <ms of birth>", and " filled" once it is
 //	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key; expires
 //	sandjet:{jobs}:view         hash    "<session>/<job>" -> "<seq> <ms of put> <origin> <json>"
 //	sandjet:{jobs}:order        zset    "<session>/<job>" -> origin sequence

@@ -149,8 +149,11 @@ func everything(t *testing.T, s *Store) {
 	ok(err)
 	_, err = s.FindJob(ctx, "j")
 	ok(err)
-	_, _, err = s.Generation(ctx)
+	g, err := s.Generation(ctx)
 	ok(err)
+	_, err = s.MarkFilled(ctx, g.ID)
+	ok(err)
+	ok(s.FillSessions(ctx, []Stated{{session.Record{Session: "s", State: session.Paused}, 1}}, clocksOf))
 }
 
 // TestScriptsNameTheirKeys reads the Lua: a script touches KEYS, or names made

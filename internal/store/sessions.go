@@ -16,16 +16,24 @@ var sessionPutScript = newScript("session_put")
 // stream sequence. A destroyed session leaves the view after a while
 // (WithForget). Deadlines and slots are not touched.
 func (s *Store) PutSession(ctx context.Context, rec session.Record, seq uint64) error {
+	put, err := s.putSession(ctx, rec, seq)
+	if err != nil {
+		return err
+	}
+	return wrap("put session "+rec.Session, s.flush.do1(ctx, put))
+}
+
+// putSession is the command of PutSession. It is done if the record stands then.
+func (s *Store) putSession(ctx context.Context, rec session.Record, seq uint64) (command, error) {
 	body, err := encodeRecord(rec)
 	if err != nil {
-		return fmt.Errorf("put session %s: %w", rec.Session, err)
+		return command{}, fmt.Errorf("put session %s: %w", rec.Session, err)
 	}
 	ttl := "0"
 	if rec.State == session.Destroyed {
 		ttl = ms(s.opts.forget)
 	}
-	return wrap("put session "+rec.Session,
-		s.flush.do1(ctx, sessionPutScript.eval(ctx, 1, s.keys.record(rec.Session), strconv.FormatUint(seq, 10), string(body), ttl)))
+	return sessionPutScript.eval(ctx, 1, s.keys.record(rec.Session), strconv.FormatUint(seq, 10), string(body), ttl), nil
 }
 
 // Session returns a session's record and its stream sequence, or ErrNotFound.

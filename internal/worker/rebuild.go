@@ -3,37 +3,64 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
-// renewView looks whether Redis has been wiped since the view was of the
-// generation seen, "" at first, and fills it again if so. Every worker that sees
-// a wipe does: filling twice is filling once, and one of them may die.
-func (w *Worker) renewView(ctx context.Context, seen string) (generation string) {
-	id, created, err := w.view.Generation(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			w.log.Warn("generation of the view not read", "err", err)
+const (
+	rebuildLease = "rebuild" // who fills the view
+	// rebuildFor is how long a worker that fills the view may give no sign of life.
+	rebuildFor = 5 * time.Second
+	// rebuildBatch is how many sessions are written before the lease is renewed.
+	rebuildBatch = 2000
+)
+
+// renewView looks whether the view has to be filled, since Redis has been wiped or
+// has never been used, and does so if no other worker is at it. filled is the
+// generation that this worker knows to be filled, "" at first and while it is not.
+func (w *Worker) renewView(ctx context.Context) (filled string) {
+	g, err := w.view.Generation(ctx)
+	if err == nil && !g.Filled {
+		g.Filled, err = w.fillView(ctx, g.ID)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("view not rebuilt, trying again", "err", err)
+	}
+	if !g.Filled {
+		return ""
+	}
+	return g.ID
+}
+
+// fillView fills the view of a generation. It reports false if another worker does,
+// or if the view was wiped again meanwhile. Should that worker die over it, its
+// lease ends and the next one begins from the start: what is written already costs
+// nothing but the looking.
+func (w *Worker) fillView(ctx context.Context, generation string) (bool, error) {
+	if _, mine, err := w.view.Lease(ctx, rebuildLease, w.cfg.Name, rebuildFor); err != nil || !mine {
+		return false, err
+	}
+	defer func() {
+		if err := w.view.ReleaseLease(context.WithoutCancel(ctx), rebuildLease, w.cfg.Name); err != nil {
+			w.log.Warn("lease of the rebuild not released", "err", err)
 		}
-		return seen
-	}
-	if !created && (seen == "" || seen == id) {
-		return id
-	}
+	}()
 	begun := time.Now()
 	n, err := w.rebuild(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.log.Warn("view not rebuilt, trying again", "sessions", n, "err", err)
-		}
-		return "again" // no generation is called so
+		return false, err
 	}
-	w.log.Info("view rebuilt", "sessions", n, "ms", time.Since(begun).Milliseconds())
-	return id
+	filled, err := w.view.MarkFilled(ctx, generation)
+	if filled {
+		w.log.Info("view rebuilt", "sessions", n, "ms", time.Since(begun).Milliseconds())
+	}
+	return filled, err
 }
 
 // rebuild writes the last state of every session from the stream into the view,
@@ -43,34 +70,71 @@ func (w *Worker) rebuild(ctx context.Context) (n int, err error) {
 	if point.Off(point.Rebuild) {
 		return 0, nil
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	batches := make(chan []store.Stated, 1)
+	g.Go(func() error {
+		defer close(batches)
+		return w.readSessions(ctx, batches)
+	})
+	g.Go(func() error {
+		for batch := range batches {
+			if err := w.view.FillSessions(ctx, batch, w.sessions.clocksOf); err != nil {
+				return err
+			}
+			n += len(batch)
+			if _, _, err := w.view.Lease(ctx, rebuildLease, w.cfg.Name, rebuildFor); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err = g.Wait()
+	return n, err
+}
+
+// readSessions sends the last state of every session that has not ended, in
+// batches.
+func (w *Worker) readSessions(ctx context.Context, to chan<- []store.Stated) error {
+	var batch []store.Stated
+	send := func() error {
+		select {
+		case to <- batch:
+			batch = nil
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	for f, err := range w.facts.Sessions(ctx) {
 		if err != nil {
-			return n, fmt.Errorf("read the sessions: %w", err)
+			return fmt.Errorf("read the sessions: %w", err)
 		}
-		r := f.Value
-		if r.State == session.Destroyed {
+		if f.Value.State == session.Destroyed {
 			continue
 		}
-		if err := w.view.PutSession(ctx, r, f.Seq); err != nil {
-			return n, err
-		}
-		if err := w.view.SetDeadline(ctx, store.Stale, r.Session, time.Until(r.StaleAt)); err != nil {
-			return n, err
-		}
-		if r.State == session.Active {
-			if err := w.view.SetDeadline(ctx, store.Idle, r.Session, w.sessions.idle(r)); err != nil {
-				return n, err
-			}
-			if err := w.view.SetDeadline(ctx, store.Watch, r.Session, w.cfg.WatchEvery); err != nil {
-				return n, err
+		if batch = append(batch, store.Stated{Record: f.Value, Seq: f.Seq}); len(batch) == rebuildBatch {
+			if err := send(); err != nil {
+				return err
 			}
 		}
-		if r.State.Running() && w.cfg.SandboxLimit > 0 {
-			if _, _, err := w.view.AcquireSlot(ctx, r.Session, w.cfg.SandboxLimit, slotLease); err != nil {
-				return n, err
-			}
-		}
-		n++
 	}
-	return n, nil
+	return send()
+}
+
+// clocksOf is what the view holds of a session beside its record.
+func (s *sessions) clocksOf(r session.Record) (c store.Clocks) {
+	if r.State == session.Destroyed {
+		return c
+	}
+	if c.Stale = time.Until(r.StaleAt); c.Stale == 0 {
+		c.Stale = -1
+	}
+	if r.State == session.Active {
+		c.Idle = s.idle(r)
+		c.Watch = 1 + rand.N(s.cfg.WatchEvery) // not all of them at once
+	}
+	if r.State.Running() && s.cfg.SandboxLimit > 0 {
+		c.Slot = slotLease
+	}
+	return c
 }

@@ -74,7 +74,7 @@ func (s *sessions) current(ctx context.Context, a *asker) (known, error) {
 func (s *sessions) read(ctx context.Context, id string) (known, error) {
 	rec, seq, err := s.facts.Session(ctx, id)
 	if errors.Is(err, events.ErrNotFound) {
-		return known{Record: session.Record{Session: id}}, nil
+		return known{Record: session.Record{Session: id}, seq: seq}, nil
 	}
 	if err != nil {
 		return known{}, fmt.Errorf("read session %s: %w", id, err)

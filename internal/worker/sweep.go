@@ -22,15 +22,15 @@ const (
 )
 
 // sweep publishes the jobs that deadlines ask for, and sees to it that the view
-// has a name: without one it would count as just wiped for ever, and every job
-// would ask the log who runs.
+// has a name and is filled: without one it would count as just wiped for ever, and
+// every job would ask the log who runs.
 func (w *Worker) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	generation := ""
+	filled := ""
 	for {
-		if w.view.Young() {
-			generation = w.renewView(ctx, generation)
+		if filled == "" || w.view.Young() {
+			filled = w.renewView(ctx)
 		}
 		select {
 		case <-ctx.Done():
