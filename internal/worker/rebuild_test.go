@@ -119,7 +119,7 @@ func (w *world) seen(r *stack.Redis) seen {
 func TestViewRebuiltBesideTraffic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	slots := func(c *worker.Config) { c.SandboxLimit, c.WatchEvery = 1_000_000, time.Hour }
+	slots := func(c *worker.Config) { c.SandboxLimit, c.WatchEvery = 1_000_000, 100_000*time.Hour }
 	r := w.worker(slots)
 	w.populate(many(t))
 	w.flushRedis() // it had been there before they were
