@@ -30,9 +30,16 @@ func (a *App) doctorCommand() *cli.Command {
 		Name:        "doctor",
 		Usage:       "look at the deployment from here and say what to repair",
 		Description: "publisher doctor --context prod",
+		Flags:       reconcileFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {
 				return err
+			}
+			if cmd.Bool("reconcile") {
+				return a.connected(a.reconcile)(ctx, cmd)
+			}
+			if cmd.Bool("dry-run") {
+				return usagef(cmd, "--dry-run goes with --reconcile")
 			}
 			return a.doctor(ctx, cmd)
 		},

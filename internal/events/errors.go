@@ -20,6 +20,9 @@ var (
 	ErrEnded = errors.New("job has ended")
 	// ErrNotFound is a question for something the streams do not hold.
 	ErrNotFound = errors.New("not found")
+	// ErrUnreadable comes with ErrNotFound when all that is stored of a session is
+	// no record of it.
+	ErrUnreadable = errors.New("session state cannot be read")
 	// ErrStale is a session record written over another one than the caller knew.
 	ErrStale = natsx.ErrStale
 )

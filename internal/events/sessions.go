@@ -136,7 +136,8 @@ func (l *Log) forgetAfter(ctx context.Context) (string, error) {
 // leader. ErrNotFound: there is no such session, or it was destroyed long ago. What
 // somebody else has published on the session's subject and cannot be its record
 // counts as not written: the record is the last that can be read, or ErrNotFound,
-// and the sequence is still the one to write over.
+// and the sequence is still the one to write over. ErrUnreadable beside ErrNotFound
+// says that something is there.
 func (l *Log) Session(ctx context.Context, id string) (session.Record, uint64, error) {
 	if err := wire.CheckID("session", id); err != nil {
 		return session.Record{}, 0, err
@@ -175,7 +176,7 @@ func (l *Log) record(ctx context.Context, id string, newest stored) (Fact[sessio
 		}
 	}
 	if !found {
-		return last, fmt.Errorf("%w: %w", ErrNotFound, err)
+		return last, fmt.Errorf("%w: %w: %w", ErrNotFound, ErrUnreadable, err)
 	}
 	return last, nil
 }

@@ -37,6 +37,7 @@ func (s *Service) answers() map[string]answer {
 		query.DeadReplay:    on(s.deadReplay),
 		query.DeadDiscard:   on(s.deadDiscard),
 		query.Stats:         on(s.stats),
+		query.Reconcile:     on(s.reconcile),
 	}
 }
 
@@ -55,7 +56,11 @@ func on[Req, Res any](f func(context.Context, Req) (Res, error)) answer {
 var errStopping = &query.Error{Code: query.CodeUnavailable, Description: "the worker is stopping: ask again"}
 
 func (d *desk) reply(subject, to string, body []byte, f answer) {
-	ctx, cancel := context.WithTimeout(d.life, answerLimit)
+	limit := answerLimit
+	if subject == query.Reconcile {
+		limit = query.ReconcileTimeout
+	}
+	ctx, cancel := context.WithTimeout(d.life, limit)
 	defer cancel()
 	out, err := ask(ctx, subject, body, f)
 	if err == nil && !d.fits(len(out)) {

@@ -34,7 +34,9 @@ type Service struct {
 	View  *store.Store
 	// Sandbox asks E2B.
 	Sandbox func(ctx context.Context, id string) (*query.Sandbox, error)
-	Log     *slog.Logger
+	// Reconciler compares E2B's sandboxes with the sessions.
+	Reconciler func(ctx context.Context, req query.ReconcileRequest) (query.ReconcileReply, error)
+	Log        *slog.Logger
 }
 
 const (

@@ -101,6 +101,18 @@ func (c *Client) Stats(ctx context.Context) (StatsReply, error) {
 	return ask[StatsReply](ctx, c, Stats, struct{}{})
 }
 
+// ReconcileTimeout is how long a reconciliation may take: it reads everything
+// that E2B and the streams have.
+const ReconcileTimeout = 2 * time.Minute
+
+// Reconcile compares E2B's sandboxes with the sessions now and accounts for each
+// of them. It waits for ReconcileTimeout, however short the client's own is.
+func (c *Client) Reconcile(ctx context.Context, req ReconcileRequest) (ReconcileReply, error) {
+	patient := *c
+	patient.timeout = max(c.timeout, ReconcileTimeout)
+	return ask[ReconcileReply](ctx, &patient, Reconcile, req)
+}
+
 // ask sends one question and reads one answer. Fields of an answer that this
 // version does not know are let pass: a newer worker may say more.
 func ask[Reply any](ctx context.Context, c *Client, question string, req any) (Reply, error) {

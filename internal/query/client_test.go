@@ -77,6 +77,10 @@ func TestEveryQuestionHasItsSubject(t *testing.T) {
 		{DeadGet, DeadRequest{Seq: 7}, func(ctx context.Context) error { _, err := c.DeadLetter(ctx, DeadRequest{Seq: 7}); return err }},
 		{DeadReplay, DeadRequest{Seq: 7}, func(ctx context.Context) error { _, err := c.Replay(ctx, DeadRequest{Seq: 7}); return err }},
 		{DeadDiscard, DeadRequest{Seq: 7}, func(ctx context.Context) error { _, err := c.Discard(ctx, DeadRequest{Seq: 7}); return err }},
+		{Reconcile, ReconcileRequest{DryRun: true}, func(ctx context.Context) error {
+			_, err := c.Reconcile(ctx, ReconcileRequest{DryRun: true})
+			return err
+		}},
 		{Stats, struct{}{}, func(ctx context.Context) error { _, err := c.Stats(ctx); return err }},
 	}
 	require.Len(t, questions, reflect.TypeFor[*Client]().NumMethod(), "a question without a test")

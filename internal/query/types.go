@@ -27,6 +27,7 @@ const (
 	DeadReplay    = "api.dead.replay"
 	DeadDiscard   = "api.dead.discard"
 	Stats         = "api.stats"
+	Reconcile     = "api.reconcile"
 )
 
 // Error codes, in the micro error headers Nats-Service-Error-Code and

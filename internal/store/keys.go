@@ -21,6 +21,7 @@ import (
 //	sandjet:{g}:slots           zset    session -> ms when its lease ends
 //	sandjet:{g}:rate:<name>     string  µs of the theoretical arrival time; expires
 //	sandjet:{g}:lease:<name>    string  "<token> <holder>"; expires
+//	sandjet:{g}:unowned         hash    sandbox -> "<ms first seen without an owner> <how often in a row>"; expires
 //	sandjet:{g}:generation      string  "<id> <ms of birth>", and " filled" once it is
 //	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key; expires
 //	sandjet:{jobs}:view         hash    "<session>/<job>" -> "<seq> <ms of put> <origin> <json>"
@@ -50,6 +51,7 @@ func (k keys) due(kind Deadline) string     { return k.prefix + "{g}:due:" + str
 func (k keys) slots() string                { return k.prefix + "{g}:slots" }
 func (k keys) rate(name string) string      { return k.prefix + "{g}:rate:" + name }
 func (k keys) lease(name string) string     { return k.prefix + "{g}:lease:" + name }
+func (k keys) unowned() string              { return k.prefix + "{g}:unowned" }
 func (k keys) generation() string           { return k.prefix + "{g}:generation" }
 func (k keys) view() string                 { return k.prefix + "{jobs}:view" }
 func (k keys) order() string                { return k.prefix + "{jobs}:order" }

@@ -265,6 +265,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	defer stopSweeping()
 	start(func(context.Context) { w.sweep(sweeping) })
 	start(func(context.Context) { w.watch(sweeping) })
+	start(func(context.Context) { w.reconcileOften(sweeping) })
 	if err := w.facts.WatchCancels(serving, func(key events.Job, r events.CancelRequested) { w.cancelRequested(key, r) }); err != nil {
 		return fmt.Errorf("watch cancels: %w", err)
 	}

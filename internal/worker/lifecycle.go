@@ -213,13 +213,14 @@ func (s *sessions) destroyNow(ctx context.Context, a *asker, reason string) erro
 // destroy kills what the session has. A creation that was never answered is
 // looked for first, or it would be an orphan.
 func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string) (known, error) {
-	if k.State == session.Provisioning && k.SandboxID == "" {
-		sb, err := s.find(ctx, k)
+	var copies []string
+	if k.SandboxID == "" && k.Attempt != "" {
+		found, err := s.search(ctx, k)
 		if err != nil {
 			return k, err
 		}
-		if sb != nil {
-			k.SandboxID = sb.SandboxID
+		for _, one := range found {
+			copies = append(copies, one.SandboxID)
 		}
 	}
 	k, err := s.put(ctx, k, session.Destroying, func(r *session.Record) {
@@ -230,7 +231,10 @@ func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string
 	}
 	s.boxes.drop(k.Session)
 	if k.SandboxID != "" {
-		if _, err := s.e2b.Kill(ctx, k.SandboxID); err != nil {
+		copies = append(copies, k.SandboxID)
+	}
+	for _, id := range copies {
+		if _, err := s.e2b.Kill(ctx, id); err != nil {
 			return k, err
 		}
 	}

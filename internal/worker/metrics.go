@@ -24,6 +24,7 @@ type metrics struct {
 	takeovers  prometheus.Counter
 	refusals   prometheus.Counter
 	rejected   *prometheus.CounterVec // class
+	orphans    prometheus.Counter
 }
 
 var seconds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
@@ -40,6 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	idle := histogram("idle_pause_lag_seconds", "Time from a session's idle deadline to its pause job.")
 	takeovers := counter("takeovers_total", "Jobs taken over from a worker that vanished.")
 	refusals := counter("fence_refusals_total", "Claims lost: the server refused an event of an older claim.")
+	orphans := counter("orphans_killed_total", "Sandboxes without a session that were killed.")
 	m := &metrics{
 		jobsEnded:  counter("jobs_total", "Jobs ended, by kind and class.", "kind", "class"),
 		jobTime:    histogram("job_seconds", "Time from the first start to the end.", "kind"),
@@ -52,8 +54,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		takeovers:  takeovers.WithLabelValues(),
 		refusals:   refusals.WithLabelValues(),
 		rejected:   counter("messages_rejected_total", "Messages that are no job, by class.", "class"),
+		orphans:    orphans.WithLabelValues(),
 	}
-	reg.MustRegister(m.jobsEnded, m.jobTime, m.queueAge, create, resume, m.commands, idle, m.calls, takeovers, refusals, m.rejected)
+	reg.MustRegister(m.jobsEnded, m.jobTime, m.queueAge, create, resume, m.commands, idle, m.calls, takeovers, refusals, m.rejected, orphans)
 	return m
 }
 

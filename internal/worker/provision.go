@@ -137,12 +137,12 @@ func (s *sessions) find(ctx context.Context, k known) (*e2b.Sandbox, error) {
 	if point.Off(point.Adopt) {
 		return nil, nil
 	}
+	copies, err := s.search(ctx, k)
+	if err != nil {
+		return nil, err
+	}
 	var found *e2b.Sandbox
-	query := e2b.ListQuery{Metadata: map[string]string{metaSession: k.Session, metaAttempt: k.Attempt}, Order: e2b.OldestFirst}
-	for one, err := range s.e2b.List(ctx, query) {
-		if err != nil {
-			return nil, fmt.Errorf("look for the sandbox of attempt %s: %w", k.Attempt, err)
-		}
+	for _, one := range copies {
 		if found != nil {
 			s.log.Warn("killing a second sandbox of one attempt", "session_id", k.Session, "sandbox_id", one.SandboxID)
 			if _, err := s.e2b.Kill(ctx, one.SandboxID); err != nil {
@@ -156,6 +156,18 @@ func (s *sessions) find(ctx context.Context, k known) (*e2b.Sandbox, error) {
 		}
 		s.log.Info("sandbox adopted", "session_id", k.Session, "sandbox_id", one.SandboxID)
 		found = sb
+	}
+	return found, nil
+}
+
+// search lists the sandboxes of an intent, the oldest first.
+func (s *sessions) search(ctx context.Context, k known) (found []e2b.ListedSandbox, err error) {
+	query := e2b.ListQuery{Metadata: map[string]string{metaSession: k.Session, metaAttempt: k.Attempt}, Order: e2b.OldestFirst}
+	for one, err := range s.e2b.List(ctx, query) {
+		if err != nil {
+			return nil, fmt.Errorf("look for the sandbox of attempt %s: %w", k.Attempt, err)
+		}
+		found = append(found, one)
 	}
 	return found, nil
 }
