@@ -26,7 +26,11 @@ type ConsumerConfig struct {
 	// Linger is how long a worker without a free slot leaves its waiting pulls
 	// with the server before it takes them back; 50 ms.
 	Linger time.Duration
-	Log    *slog.Logger
+	// Arrived is called once for every delivery as soon as it has been read, also
+	// for those that wait for a slot and those that are given back without one. It
+	// comes before the handler, from any goroutine, and must not block.
+	Arrived func(d *Delivery)
+	Log     *slog.Logger
 }
 
 // Handler deals with one delivery and settles it. Its context ends when the
@@ -222,7 +226,7 @@ func (c *Consumer) start(d *Delivery) {
 
 func (c *Consumer) run(d *Delivery) {
 	defer c.handlers.Done()
-	d.Job, d.Err = Decode(d.raw(), c.q.ns)
+	d.read()
 	c.handle(c.ctx, d)
 	if !d.Settled() {
 		c.log.Warn("handler left a job unsettled, it is given back", "job_id", d.ID, "session_id", d.Session)
@@ -298,6 +302,7 @@ func (c *Consumer) land(d *Delivery) {
 	l := &landed{d: d}
 	l.timer = time.AfterFunc(c.cfg.Patience, func() { c.lostPatience(l) })
 	c.landed = append(c.landed, l)
+	c.tasks.Go(d.read)
 }
 
 // lostPatience gives back a message that found no slot.

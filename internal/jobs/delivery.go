@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,16 @@ type Delivery struct {
 	// *NewerVersion. Job then holds what could be told.
 	Err error
 
+	Durable     string // the consumer it came from
+	ConsumerSeq uint64 // its number there: deliveries are counted without gaps
+
+	// Note is the worker's own: what ConsumerConfig.Arrived leaves for the handler.
+	Note any
+
 	consumer *Consumer
 	source   *source
 	msg      *nats.Msg
+	decoded  sync.Once
 	settled  atomic.Bool
 	slot     bool // guarded by consumer.mu: it runs in a slot; else it is parked
 	parked   bool // guarded by consumer.mu
@@ -100,6 +108,16 @@ func (d *Delivery) Unpark(ctx context.Context) error { return d.consumer.unpark(
 // waits should then give its message back.
 func (d *Delivery) Stopping() <-chan struct{} { return d.consumer.Stopping() }
 
+// read decodes the message and says that it has arrived, once.
+func (d *Delivery) read() {
+	d.decoded.Do(func() {
+		d.Job, d.Err = Decode(d.raw(), d.consumer.q.ns)
+		if f := d.consumer.cfg.Arrived; f != nil {
+			f(d)
+		}
+	})
+}
+
 // raw reads what the server says of the message.
 func (d *Delivery) raw() Raw {
 	r := Raw{Subject: d.msg.Subject, Header: d.msg.Header, Data: d.msg.Data, Stream: d.source.stream}
@@ -108,6 +126,7 @@ func (d *Delivery) raw() Raw {
 		d.consumer.log.Error("delivery without metadata", "err", err)
 		return r
 	}
+	d.Durable, d.ConsumerSeq = d.source.name, meta.Sequence.Consumer
 	r.StreamSeq = meta.Sequence.Stream
 	r.Delivered = int(meta.NumDelivered)
 	r.Time = meta.Timestamp

@@ -18,6 +18,7 @@ const (
 	HeaderPublishedAt = "Sandjet-Published-At" // trusted: when that was, RFC 3339
 	HeaderSubject     = "Sandjet-Subject"      // where it was published
 	HeaderReplay      = "Sandjet-Replay"       // the dead letter that was put back to work
+	HeaderWaits       = "Sandjet-Waits"        // in a schedule: the class of what it waits for, if somebody will call it
 )
 
 // Raw is a message as it came off a stream.

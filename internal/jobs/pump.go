@@ -198,7 +198,10 @@ func (c *Consumer) receive(p *pull, m *nats.Msg) {
 		if promised {
 			c.slots.withdraw(1)
 		}
-		c.giveBack(d, handBack)
+		c.tasks.Go(func() {
+			d.read()
+			c.giveBack(d, handBack)
+		})
 	case promised:
 		c.slots.redeem()
 		c.passBy(p.src)

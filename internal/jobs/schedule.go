@@ -26,6 +26,16 @@ import (
 // before the ack, the message is delivered and rescheduled again to no effect,
 // while another message of the same job is never taken for this one.
 func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
+	return q.reschedule(ctx, j, at, "")
+}
+
+// LeaveLane is Reschedule for a job that waits for its turn in its session's lane:
+// it comes back at that time unless somebody hastens it.
+func (q *Queue) LeaveLane(ctx context.Context, j *Job, at time.Time) error {
+	return q.reschedule(ctx, j, at, ClassLane)
+}
+
+func (q *Queue) reschedule(ctx context.Context, j *Job, at time.Time, why Class) error {
 	m := nats.NewMsg(scheduleSubject(q.ns, j.Session, j.ID))
 	m.Data = j.Body
 	keepHeaders(m.Header, j.Header)
@@ -37,6 +47,9 @@ func (q *Queue) Reschedule(ctx context.Context, j *Job, at time.Time) error {
 	h.Set(HeaderSubject, j.Subject)
 	if j.Replay != 0 {
 		h.Set(HeaderReplay, strconv.FormatUint(j.Replay, 10))
+	}
+	if why != "" {
+		h.Set(HeaderWaits, string(why))
 	}
 	h.Set(jetstream.ScheduleHeader, scheduleAt(at))
 	h.Set(jetstream.ScheduleTargetHeader, againSubject(q.ns, j.Subject))
