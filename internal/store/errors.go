@@ -20,6 +20,9 @@ var (
 	// streams may.
 	ErrNotFound = errors.New("not in the view")
 
+	// ErrOutrun says that a later claim of the job has entered: the caller has lost it.
+	ErrOutrun = errors.New("a later claim of the job is in the lane")
+
 	// ErrClosed says that the Store was closed.
 	ErrClosed = errors.New("store closed")
 

@@ -21,7 +21,8 @@ type flusher struct {
 	max    int    // commands a flush
 	idle   string // key of the idle deadlines
 	queue  chan *call
-	watch  func(ctx context.Context, p redis.Pipeliner) (seen func()) // adds the store's own look to each flush
+	// watch adds the store's own look to each flush.
+	watch func(ctx context.Context, p redis.Pipeliner) (seen func() (lanes string))
 
 	stop chan struct{}
 	done chan struct{}
@@ -33,6 +34,7 @@ type call struct {
 	commands []command
 	one      [1]command // room for the common case
 	touch    touch      // if it has a session
+	lanes    string     // what the flush saw of the lanes
 	err      error      // why it was not sent; errors of a command are in the command
 	done     chan struct{}
 }
@@ -53,7 +55,7 @@ type touch struct {
 	idle    time.Duration
 }
 
-func newFlusher(c redis.UniversalClient, queue, max int, idle string, watch func(context.Context, redis.Pipeliner) func()) *flusher {
+func newFlusher(c redis.UniversalClient, queue, max int, idle string, watch func(context.Context, redis.Pipeliner) func() string) *flusher {
 	f := &flusher{
 		client: c, max: max, idle: idle, watch: watch,
 		queue: make(chan *call, queue),
@@ -80,6 +82,15 @@ func (f *flusher) do(ctx context.Context, commands ...command) error {
 
 // do1 is do for one command without a slice of its own.
 func (f *flusher) do1(ctx context.Context, cmd command) error { return f.touch(ctx, cmd, touch{}) }
+
+// seen is do1 that also returns what the command's flush saw of the lanes.
+func (f *flusher) seen(ctx context.Context, cmd command) (lanes string, err error) {
+	c := &call{done: make(chan struct{})}
+	c.one[0] = cmd
+	c.commands = c.one[:]
+	err = f.wait(ctx, c)
+	return c.lanes, err
+}
 
 // touch is do1 that also moves an idle deadline.
 func (f *flusher) touch(ctx context.Context, cmd command, t touch) error {
@@ -203,7 +214,6 @@ func (f *flusher) flush(batch []*call) error {
 	// timeouts are those of the connection.
 	ctx := context.Background()
 	p := f.client.Pipeline()
-	seen := f.watch(ctx, p)
 	if touches := f.touches(ctx, batch); touches != nil {
 		n := len(batch)
 		batch = append(batch, touches)
@@ -214,13 +224,20 @@ func (f *flusher) flush(batch []*call) error {
 			_ = p.Process(ctx, cmd.Cmd)
 		}
 	}
+	seen := f.watch(ctx, p)
 	_, err := p.Exec(ctx)
+	if err != nil {
+		if later := f.again(ctx, batch); later != nil {
+			seen = later
+		}
+	}
+	lanes := seen()
+	for _, c := range batch {
+		c.lanes = lanes
+	}
 	if err == nil {
-		seen()
 		return nil
 	}
-	f.again(ctx, batch)
-	seen()
 	return lost(batch)
 }
 
@@ -248,8 +265,9 @@ func share(touches *call, batch []*call) {
 }
 
 // again repeats, with the whole script in place of its hash, the commands that
-// a restart or a failover of Redis may have hit.
-func (f *flusher) again(ctx context.Context, batch []*call) {
+// a restart or a failover of Redis may have hit. It returns the look that went
+// with them, or nil if there were none.
+func (f *flusher) again(ctx context.Context, batch []*call) (seen func() (lanes string)) {
 	var failed, repeated []command
 	p := f.client.Pipeline()
 	for _, c := range batch {
@@ -263,13 +281,15 @@ func (f *flusher) again(ctx context.Context, batch []*call) {
 		}
 	}
 	if len(failed) == 0 {
-		return
+		return nil
 	}
+	seen = f.watch(ctx, p)
 	_, _ = p.Exec(ctx) // each command has its own error
 	for i, cmd := range failed {
 		cmd.SetVal(repeated[i].Val())
 		cmd.SetErr(repeated[i].Err())
 	}
+	return seen
 }
 
 // lost returns the first command's error if no command of batch was answered

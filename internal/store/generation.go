@@ -14,6 +14,7 @@ import (
 type life struct {
 	id    atomic.Pointer[string]
 	until atomic.Int64 // local ns until which the view is young
+	lanes atomic.Pointer[string]
 }
 
 // Generation is one life of the view: from a wipe, or from the beginning, to the
@@ -65,24 +66,34 @@ func (s *Store) born(id string, age time.Duration) {
 	s.life.until.Store(time.Now().Add(s.opts.settle - age).UnixNano())
 }
 
-// watch reads the generation along with every flush.
-func (s *Store) watch(ctx context.Context, p redis.Pipeliner) func() {
-	get := p.Get(ctx, s.keys.generation())
-	return func() {
-		v, err := get.Result()
-		if err != nil && err != redis.Nil {
-			return
+// watch reads the generation, and how far the lanes are known, along with every
+// flush: last, so that what the flush did was done to no older view than it says.
+func (s *Store) watch(ctx context.Context, p redis.Pipeliner) func() (lanes string) {
+	get, known := p.Get(ctx, s.keys.generation()), p.Get(ctx, s.keys.lanes())
+	return func() string {
+		s.named(get)
+		lanes := known.Val() // empty if there is none, or Redis did not answer
+		if err := known.Err(); err == nil || err == redis.Nil {
+			s.life.lanes.Store(&lanes)
 		}
-		id, _, _ := strings.Cut(v, " ")
-		if have := s.life.id.Load(); have != nil && *have == id {
-			return
-		}
-		// Wiped, or begun anew by another worker: young from now on. The exact
-		// age comes with the next Generation.
-		s.life.until.Store(time.Now().Add(s.opts.settle).UnixNano())
-		if id != "" {
-			s.life.id.Store(&id)
-		}
+		return lanes
+	}
+}
+
+func (s *Store) named(get *redis.StringCmd) {
+	v, err := get.Result()
+	if err != nil && err != redis.Nil {
+		return
+	}
+	id, _, _ := strings.Cut(v, " ")
+	if have := s.life.id.Load(); have != nil && *have == id {
+		return
+	}
+	// Wiped, or begun anew by another worker: young from now on. The exact
+	// age comes with the next Generation.
+	s.life.until.Store(time.Now().Add(s.opts.settle).UnixNano())
+	if id != "" {
+		s.life.id.Store(&id)
 	}
 }
 

@@ -170,5 +170,5 @@ func leave(t testing.TB, s *Store, e Entry) string {
 	t.Helper()
 	next, err := s.Leave(t.Context(), e, 0)
 	require.NoError(t, err)
-	return next
+	return next.Job
 }

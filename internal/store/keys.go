@@ -23,6 +23,9 @@ import (
 //	sandjet:{g}:lease:<name>    string  "<token> <holder>"; expires
 //	sandjet:{g}:unowned         hash    sandbox -> "<ms first seen without an owner> <how often in a row>"; expires
 //	sandjet:{g}:generation      string  "<id> <ms of birth>", and " filled" once it is
+//	sandjet:{g}:lanes           string  the filling by which the lanes are known
+//	sandjet:{g}:tide:<durable>  hash    w, s -> consumer and stream sequence up to which all deliveries are marked
+//	sandjet:{g}:early:<durable> zset    "<consumer seq>:<stream seq>" -> consumer sequence: marks behind a gap
 //	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key; expires
 //	sandjet:{jobs}:view         hash    "<session>/<job>" -> "<seq> <ms of put> <origin> <json>"
 //	sandjet:{jobs}:order        zset    "<session>/<job>" -> origin sequence
@@ -53,6 +56,9 @@ func (k keys) rate(name string) string      { return k.prefix + "{g}:rate:" + na
 func (k keys) lease(name string) string     { return k.prefix + "{g}:lease:" + name }
 func (k keys) unowned() string              { return k.prefix + "{g}:unowned" }
 func (k keys) generation() string           { return k.prefix + "{g}:generation" }
+func (k keys) lanes() string                { return k.prefix + "{g}:lanes" }
+func (k keys) tide(durable string) string   { return k.prefix + "{g}:tide:" + durable }
+func (k keys) early(durable string) string  { return k.prefix + "{g}:early:" + durable }
 func (k keys) view() string                 { return k.prefix + "{jobs}:view" }
 func (k keys) order() string                { return k.prefix + "{jobs}:order" }
 func (k keys) jobsOf(session string) string { return k.prefix + "{jobs}:of:" + session }

@@ -123,7 +123,7 @@ func TestParkKeepsThePlace(t *testing.T) {
 		enter(t, s, job("s", "j2", 2), long)
 		next, err := s.Park(t.Context(), job("s", "j1", 1), long)
 		require.NoError(t, err)
-		require.Empty(t, next, "it is the first still")
+		require.Empty(t, next.Job, "it is the first still")
 
 		a := enter(t, s, job("s", "j2", 2), long)
 		require.False(t, a.Turn)
@@ -162,6 +162,28 @@ func TestZombieCannotTakeTheJobOut(t *testing.T) {
 		a := enter(t, s, job("s", "j2", 2), long)
 		require.False(t, a.Turn)
 		require.True(t, a.HeadBusy)
+		require.Equal(t, "j2", leave(t, s, now))
+	})
+}
+
+// A worker that was frozen wakes up with a job that another one has claimed since.
+func TestEarlierClaimGivesWay(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		old, now := job("s", "j1", 1), job("s", "j1", 1)
+		old.Holder, now.Holder = "9/a", "10/b"
+		enter(t, s, old, long)
+		require.True(t, enter(t, s, now, long).Turn)
+		_, err := s.Enter(t.Context(), old, long)
+		require.ErrorIs(t, err, ErrOutrun)
+		require.Empty(t, leave(t, s, old))
+		enter(t, s, job("s", "j2", 2), long)
+
+		// It may come when the job is over; what it has made it takes back.
+		require.Equal(t, "j2", leave(t, s, now))
+		enter(t, s, old, long)
+		require.Equal(t, "j2", leave(t, s, old))
+		// A later claim takes out what an earlier one has left behind.
+		enter(t, s, old, long)
 		require.Equal(t, "j2", leave(t, s, now))
 	})
 }
@@ -348,7 +370,7 @@ func TestLaneUnderLoad(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				bells.ring(e.Session + next)
+				bells.ring(e.Session + next.Job)
 			})
 		}
 		wg.Wait()

@@ -27,6 +27,8 @@ type model struct {
 type modelEntry struct {
 	Entry
 	busy, hold time.Time
+	away       bool
+	called     time.Time
 }
 
 func (m *model) forget() {
@@ -49,7 +51,7 @@ func (m *model) drop(id string) {
 }
 
 func (m *model) put(e Entry, lease time.Duration) {
-	m.entries[e.Job] = &modelEntry{e, m.now.Add(lease), m.now.Add(lease + m.hold)}
+	m.entries[e.Job] = &modelEntry{Entry: e, busy: m.now.Add(lease), hold: m.now.Add(lease + m.hold)}
 }
 
 func (m *model) head() string {
@@ -62,64 +64,105 @@ func (m *model) head() string {
 	return first
 }
 
-func (m *model) enter(e Entry, lease time.Duration) (turn bool, head string, headBusy, pausing bool) {
+func (m *model) enter(e Entry, lease time.Duration) (turn bool, head string, headBusy, headAway, pausing bool) {
 	m.put(e, lease)
 	pausing = m.pauser != "" && m.pauser != e.Job
 	if !e.Exclusive {
-		return true, "", false, pausing
+		return true, "", false, false, pausing
 	}
 	if m.turn == "" && m.head() == e.Job {
 		m.turn = e.Job
 	}
 	if m.turn == e.Job {
 		m.running[e.Job] = true
-		return true, "", false, pausing
+		return true, "", false, false, pausing
 	}
 	head = m.turn
 	if head == "" {
 		head = m.head()
 	}
-	return false, head, m.entries[head].busy.After(m.now), pausing
+	busy := m.entries[head].busy.After(m.now)
+	return false, head, busy, !busy && m.entries[head].away, pausing
 }
 
 // theirs reports whether another delivery than e's holds the entry.
 func (m *model) theirs(e Entry) bool {
 	have := m.entries[e.Job]
-	return have != nil && e.Holder != "" && have.Holder != "" && have.Holder != e.Holder
-}
-
-func (m *model) next() string {
-	if m.turn != "" {
-		return ""
+	if have == nil || e.Holder == "" || have.Holder == "" || have.Holder == e.Holder {
+		return false
 	}
-	return m.head()
+	claim, theirs := claimOf(e.Holder), claimOf(have.Holder)
+	return claim == 0 || theirs == 0 || theirs > claim
 }
 
-func (m *model) leave(e Entry) string {
+// outrun reports whether a later claim than e's holds the entry.
+func (m *model) outrun(e Entry) bool {
+	have := m.entries[e.Job]
+	return have != nil && claimOf(e.Holder) > 0 && claimOf(have.Holder) > claimOf(e.Holder)
+}
+
+func claimOf(holder string) (claim int) {
+	_, _ = fmt.Sscanf(holder, "%d/", &claim) // 0 for one without
+	return claim
+}
+
+// next is what follows a turn that was given back, and whom to call back.
+func (m *model) next() (n Next) {
+	if m.turn != "" {
+		return n
+	}
+	if n.Job = m.head(); n.Job == "" {
+		return n
+	}
+	n.Busy = m.entries[n.Job].busy.After(m.now)
+	for id, e := range m.entries {
+		if e.away && m.now.Sub(e.called) >= 2*time.Second {
+			e.called = m.now
+			n.Away = append(n.Away, id)
+		}
+	}
+	return n
+}
+
+func (m *model) place(p Place) bool {
+	hold := m.now.Add(p.For + m.hold)
+	if e := m.entries[p.Job]; e != nil {
+		if e.hold.Before(hold) {
+			e.hold = hold
+		}
+		return false
+	}
+	m.entries[p.Job] = &modelEntry{
+		Entry: Entry{Session: p.Session, Job: p.Job, Origin: p.Origin, Exclusive: true}, hold: hold, away: p.Away,
+	}
+	return true
+}
+
+func (m *model) leave(e Entry) Next {
 	if m.theirs(e) {
-		return ""
+		return Next{}
 	}
 	m.drop(e.Job)
 	return m.next()
 }
 
-func (m *model) park(e Entry, d time.Duration) string {
+func (m *model) park(e Entry, d time.Duration, away bool) Next {
 	if m.theirs(e) {
-		return ""
+		return Next{}
 	}
 	m.drop(e.Job)
 	if e.Exclusive {
 		e.Holder = ""
-		m.entries[e.Job] = &modelEntry{e, time.Time{}, m.now.Add(d + m.hold)}
+		m.entries[e.Job] = &modelEntry{Entry: e, hold: m.now.Add(d + m.hold), away: away}
 	}
-	if next := m.next(); next != e.Job {
-		return next
+	if m.turn == "" && m.head() == e.Job && !away {
+		return Next{}
 	}
-	return ""
+	return m.next()
 }
 
 func (m *model) renew(e Entry, lease time.Duration) {
-	if m.theirs(e) && m.entries[e.Job].busy.After(m.now) {
+	if m.theirs(e) && m.entries[e.Job].busy.After(m.now) || m.outrun(e) {
 		return
 	}
 	m.put(e, lease)
@@ -193,7 +236,7 @@ func compare(t *rapid.T, s *Store, session string, start time.Time, setTime func
 		n := rapid.IntRange(0, 5).Draw(t, "job")
 		return Entry{
 			Session: session, Job: fmt.Sprintf("j%d", n), Origin: uint64(n + 1), Exclusive: n < 4,
-			Holder:  rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "holder"),
+			Holder:  rapid.SampledFrom([]string{"", "a", "b", "1/a", "2/b", "10/a"}).Draw(t, "holder"),
 			Running: rapid.Bool().Draw(t, "running"),
 		}
 	}
@@ -201,30 +244,63 @@ func compare(t *rapid.T, s *Store, session string, start time.Time, setTime func
 		if setTime == nil {
 			return time.Hour
 		}
-		return rapid.SampledFrom([]time.Duration{10 * time.Second, 30 * time.Second, time.Hour}).Draw(t, "lease")
+		return rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 30 * time.Second, time.Hour}).Draw(t, "lease")
+	}
+	same := func(t *rapid.T, want, got Next) {
+		require.Equal(t, want.Job, got.Job, "next")
+		require.Equal(t, want.Busy, got.Busy, "next busy")
+		if setTime != nil {
+			require.ElementsMatch(t, want.Away, got.Away, "to call back")
+		} else { // the server's clock goes on: somebody may be called a second time
+			require.Subset(t, got.Away, want.Away, "to call back")
+		}
 	}
 	actions := map[string]func(*rapid.T){
 		"enter": func(t *rapid.T) {
 			e, d := draw(t), lease(t)
 			a, err := s.Enter(ctx, e, d)
+			if m.outrun(e) {
+				require.ErrorIs(t, err, ErrOutrun)
+				return
+			}
 			require.NoError(t, err)
-			turn, head, headBusy, pausing := m.enter(e, d)
+			turn, head, headBusy, headAway, pausing := m.enter(e, d)
 			require.Equal(t, turn, a.Turn, "turn")
 			require.Equal(t, head, a.Head, "head")
 			require.Equal(t, headBusy, a.HeadBusy, "head busy")
+			require.Equal(t, headAway, a.HeadAway, "head away")
 			require.Equal(t, pausing, a.Pausing, "pausing")
+		},
+		"place": func(t *rapid.T) {
+			e, d := draw(t), lease(t)
+			if !e.Exclusive {
+				return
+			}
+			p := Place{Session: session, Job: e.Job, Origin: e.Origin, For: d, Away: rapid.Bool().Draw(t, "away")}
+			made, err := s.Place(ctx, p)
+			require.NoError(t, err)
+			require.Equal(t, m.place(p), made[0])
 		},
 		"leave": func(t *rapid.T) {
 			e := draw(t)
 			next, err := s.Leave(ctx, e, 0)
 			require.NoError(t, err)
-			require.Equal(t, m.leave(e), next)
+			same(t, m.leave(e), next)
 		},
 		"park": func(t *rapid.T) {
 			e, d := draw(t), lease(t)
 			next, err := s.Park(ctx, e, d)
 			require.NoError(t, err)
-			require.Equal(t, m.park(e, d), next)
+			same(t, m.park(e, d, false), next)
+		},
+		"depart": func(t *rapid.T) {
+			e, d := draw(t), lease(t)
+			if !e.Exclusive {
+				return
+			}
+			next, err := s.Depart(ctx, e, d)
+			require.NoError(t, err)
+			same(t, m.park(e, d, true), next)
 		},
 		"renew": func(t *rapid.T) {
 			e, d := draw(t), lease(t)

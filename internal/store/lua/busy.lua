@@ -1,10 +1,13 @@
 -- busy.lua (after lane.lua): what is registered in a session now. Entries whose
--- hold has run out are dropped.
+-- hold has run out are dropped. Of a long lane a part is looked at.
+-- ARGV: 1 how many entries to look at, about
 -- Result: {jobs in the lane and with the turn, busy job, busy job, ...}
+local has, till = turn()
 local out = {0}
-local all = redis.call('HGETALL', jobs)
+if has and till > now then out[2] = has end
+local all = redis.call('HSCAN', jobs, 0, 'COUNT', ARGV[1])[2]
 for i = 1, #all, 2 do
-  if all[i] ~= '@' then
+  if all[i] ~= '@' and all[i] ~= has then
     local busy, hold = parse(all[i + 1])
     if hold <= now then
       redis.call('ZREM', lane, all[i])
@@ -15,5 +18,5 @@ for i = 1, #all, 2 do
   end
 end
 out[1] = redis.call('ZCARD', lane)
-if turn() then out[1] = out[1] + 1 end
+if has then out[1] = out[1] + 1 end
 return out

@@ -1,7 +1,7 @@
 -- leave.lua (after lane.lua): takes a job's entry away.
 -- KEYS[3] idle (for people)
--- ARGV: 1 job, 2 holder ('' = whoever), 3 idle ms (0 = none)
--- Result: the job whose turn may come now, or ''; false if another delivery holds the entry
+-- ARGV: 1 job, 2 holder ('' = whoever), 3 idle ms (0 = none), 4 how many jobs are near
+-- Result: as front in lane.lua, {'', 0} if somebody has the turn; false if another delivery holds the entry
 local job = ARGV[1]
 local have = redis.call('HMGET', jobs, job, '@')
 local _, _, holder = parse(have[1])
@@ -14,8 +14,8 @@ if left == 0 then
   -- Nobody stays, as most of the time.
   redis.call('DEL', jobs)
   if ARGV[3] ~= '0' then redis.call('SET', KEYS[3], 'idle', 'PX', ARGV[3]) end
-  return ''
+  return {'', 0}
 end
 if mine then redis.call('HDEL', jobs, job, '@') else redis.call('HDEL', jobs, job) end
-if turn() then return '' end
-return head() or ''
+if turn() then return {'', 0} end
+return front(ARGV[4])

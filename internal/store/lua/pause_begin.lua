@@ -6,6 +6,9 @@
 -- Result: 1|0
 local mark = redis.call('GET', KEYS[3])
 if mark and mark ~= ARGV[1] then return 0 end
+-- A long lane is not read through.
+local has, first = turn(), head()
+if has and has ~= ARGV[1] or first and first ~= ARGV[1] then return 0 end
 local all = redis.call('HGETALL', jobs)
 for i = 1, #all, 2 do
   if all[i] ~= '@' and all[i] ~= ARGV[1] then

@@ -5,7 +5,7 @@
 local job, hold = ARGV[1], now + ARGV[4] + ARGV[5]
 local have = redis.call('HMGET', jobs, job, '@')
 local busy, old, holder = parse(have[1])
-if busy and busy > now and foreign(holder, ARGV[6]) then return 0 end
+if busy and (busy > now and foreign(holder, ARGV[6]) or old > now and outrun(holder, ARGV[6])) then return 0 end
 local entry = value(now + ARGV[4], hold, ARGV[6])
 if ARGV[3] == '0' or have[2] == job and old and old > now then
   redis.call('HSET', jobs, job, entry)
