@@ -77,6 +77,7 @@ var pointless = map[string]string{
 	"internal/ops.(*desk).reply":             "the answer to a question: who gets none asks again",
 	"internal/ops.(*desk).refuse":            "the answer to a question: who gets none asks again",
 	"internal/worker.(*wakes).call":          "a call that is lost: who waits looks again by itself",
+	"internal/worker.(*tide).call":           "a call that is lost: who waits looks again by itself",
 }
 
 // A crash point stands at every boundary between an effect and its record: a

@@ -114,6 +114,9 @@ func (a *App) connect(ctx context.Context) error {
 func (a *App) close() {
 	if a.w != nil {
 		a.w.wakes.close()
+		if a.w.tide != nil {
+			a.w.tide.close()
+		}
 		a.w.wheel.Close()
 		_ = a.w.facts.Close()
 	}
@@ -148,9 +151,6 @@ func (a *App) build(ctx, parted context.Context) error {
 	if err != nil {
 		return fmt.Errorf("object bucket: %w", err)
 	}
-	if a.consumer, err = jobs.NewConsumer(queue, jobs.ConsumerConfig{Slots: cfg.Concurrency, MaxParked: 4*cfg.Concurrency + 100, Log: a.log}); err != nil {
-		return err
-	}
 	wakes, err := newWakes(a.nc, cfg.Namespace)
 	if err != nil {
 		return err
@@ -165,10 +165,22 @@ func (a *App) build(ctx, parted context.Context) error {
 		publisher: jobs.NewPublisher(a.pub, cfg.Namespace),
 		wheel:     jobs.NewWheel(), board: newBoard(view, a.log), wakes: wakes,
 		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks),
+		calls:    make(chan struct{}, maxCalls),
 		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m},
 	}
 	w.renew = newRenewer(view, w.busyLease(), a.log)
 	a.w = w
+	if w.tide, err = newTide(&tide{
+		view: view, queue: queue, nc: a.nc, ns: cfg.Namespace, log: a.log, name: cfg.Name, parted: parted,
+		patience: min(time.Second, cfg.AckWait/3), lost: w.renewAll,
+	}); err != nil {
+		return err
+	}
+	if a.consumer, err = jobs.NewConsumer(queue, jobs.ConsumerConfig{
+		Slots: cfg.Concurrency, MaxParked: 4*cfg.Concurrency + 100, Arrived: w.tide.arrived, Log: a.log,
+	}); err != nil {
+		return err
+	}
 	a.gauges()
 	return nil
 }
@@ -261,6 +273,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	start := func(f func(context.Context)) { servers.Go(func() error { f(serving); return nil }) }
 	start(w.renew.run)
 	start(w.board.run)
+	start(w.tide.run)
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
 	start(func(context.Context) { w.sweep(sweeping) })
@@ -296,8 +309,10 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 		stopJobs(errStopping)
 		err = a.drained(finished, kill)
 	}
+	w.lastCalls()
 	part()
 	stopServing()
+	w.called.Wait()
 	w.tasks.Wait()
 	return errors.Join(err, servers.Wait())
 }
@@ -343,5 +358,9 @@ func (w *Worker) exhausted(ctx context.Context, l *jobs.DeadLetter) error {
 	if err != nil {
 		return err // the advisory comes again, and finds the job where it is then
 	}
-	return claim.End(ctx, events.Dead, events.Outcome{Class: string(l.Class), Reason: l.Reason, Attempts: rec.Attempt})
+	if err := claim.End(ctx, events.Dead, events.Outcome{Class: string(l.Class), Reason: l.Reason, Attempts: rec.Attempt}); err != nil {
+		return err
+	}
+	_, err = w.outOfTheWay(ctx, key.Session, key.ID)
+	return err
 }

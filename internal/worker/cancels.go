@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/store"
 )
 
 // cancels is what of the jobs somebody asked to end. One watch a process feeds
@@ -71,18 +72,18 @@ func (s *holds) add(h *hold) (remove func()) {
 	}
 }
 
-// before returns the exclusive job of h's session that stands first here and
-// before h. Jobs that were delivered together may reach their lane in any order.
-func (s *holds) before(h *hold) (first *hold) {
+// entries lists what the jobs here have in their lanes.
+func (s *holds) entries() (all []store.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range s.all {
-		if o.key.Session == h.key.Session && o.entry.Exclusive && o.entry.Origin < h.entry.Origin &&
-			(first == nil || o.entry.Origin < first.entry.Origin) {
-			first = o
+	for _, h := range s.all {
+		h.mu.Lock()
+		if h.entered {
+			all = append(all, h.entry)
 		}
+		h.mu.Unlock()
 	}
-	return first
+	return all
 }
 
 // request passes a cancel on to the job, if it is here.

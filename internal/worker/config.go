@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -39,6 +40,7 @@ type Config struct {
 	AckWait   time.Duration // WORKER_ACK_WAIT: after how long a silent worker's jobs go to another; 30s
 	SpoolCap  int64         // WORKER_SPOOL_CAP: bytes kept of each output of a command; 64 MiB
 	FileCap   int64         // WORKER_FILE_CAP: largest file moved; 5 GiB
+	LaneHold  time.Duration // no variable: how long a job near its turn waits in a worker's hands, then in the schedules; 30s
 	EventsAge time.Duration // WORKER_EVENTS_AGE: how long events are kept; 168h
 	EventsCap int64         // WORKER_EVENTS_CAP: bytes of the event stream; 10 GiB
 	JobsCap   int64         // WORKER_JOBS_CAP: bytes of the job stream; 1 GiB
@@ -64,6 +66,7 @@ func DefaultConfig() Config {
 		Template:     "base",
 		HTTPAddr:     "127.0.0.1:8090",
 		AckWait:      30 * time.Second,
+		LaneHold:     jobs.MaxHold,
 		SpoolCap:     64 << 20,
 		FileCap:      5 << 30,
 		EventsAge:    7 * 24 * time.Hour,

@@ -19,12 +19,13 @@ import (
 // hold is one job in this worker's hands, from its delivery to its end or to
 // where it is let go.
 type hold struct {
-	w     *Worker
-	d     *jobs.Delivery
-	key   events.Job
-	log   *slog.Logger
-	entry store.Entry
-	ask   asker
+	w        *Worker
+	d        *jobs.Delivery
+	key      events.Job
+	log      *slog.Logger
+	entry    store.Entry
+	ask      asker
+	delivery string // who holds it, without the claim
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -52,10 +53,10 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		log: w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
 		entry: store.Entry{
 			Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive(),
-			Holder: w.cfg.Name + "/" + d.Stream + "." + strconv.FormatUint(d.StreamSeq, 10) + "." + strconv.Itoa(d.Delivered),
 		},
-		wish:  make(chan struct{}),
-		begun: time.Now(),
+		delivery: w.cfg.Name + "/" + d.Stream + "." + strconv.FormatUint(d.StreamSeq, 10) + "." + strconv.Itoa(d.Delivered),
+		wish:     make(chan struct{}),
+		begun:    time.Now(),
 	}
 	h.ask = asker{session: d.Session, job: d.ID, owner: d.Owner, ephemeral: d.Ephemeral}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
@@ -193,6 +194,9 @@ func (h *hold) taken(claim *events.Claim, attempt int, err error) error {
 		return fmt.Errorf("claim: %w", err)
 	}
 	h.claim, h.attempt = claim, attempt
+	h.mu.Lock()
+	h.entry.Holder = strconv.FormatUint(claim.Token(), 10) + "/" + h.delivery
+	h.mu.Unlock()
 	go func() {
 		select {
 		case <-claim.Lost():
@@ -229,10 +233,10 @@ func (h *hold) decline(err error) error {
 	defer done()
 	switch {
 	case errors.Is(err, errEnded):
-		h.entered, h.entry.Holder = true, "" // what its last holder has left there
 		return h.bury(ctx)
 	case errors.Is(err, errDuplicate), errors.Is(err, errStale):
 		h.log.Info("message dropped", "why", err)
+		h.unplace(ctx)
 		return h.d.Ack()
 	case errors.Is(err, errCopied):
 		return h.d.GiveBack(h.w.cfg.AckWait)
@@ -248,6 +252,11 @@ func (h *hold) decline(err error) error {
 // bury finishes what a job that has ended may have left: its message, its place
 // in the lane, its ephemeral session.
 func (h *hold) bury(ctx context.Context) error {
+	h.placed(ctx)
+	h.mu.Lock()
+	// Whoever has left it there: nothing of the job is to come any more.
+	h.entered, h.entry.Holder = h.entered || h.entry.Exclusive, ""
+	h.mu.Unlock()
 	h.leave(ctx)
 	if err := h.discardSession(ctx); err != nil {
 		h.log.Warn("ephemeral session not destroyed", "err", err)
@@ -257,6 +266,37 @@ func (h *hold) bury(ctx context.Context) error {
 		h.w.background(f)
 	}
 	return h.d.Ack()
+}
+
+// placed waits until the job has the place that its delivery gives it, and reports
+// whether that is a new one.
+func (h *hold) placed(ctx context.Context) (made bool) {
+	a, ok := h.d.Note.(*arrival)
+	if !ok {
+		return false
+	}
+	select {
+	case <-a.done:
+		return a.made
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// unplace takes the place back that a message has given its job, when it turns out
+// that the job has another message. What that one's holder has entered stays.
+func (h *hold) unplace(ctx context.Context) {
+	if !h.placed(ctx) {
+		return
+	}
+	e := h.entry
+	e.Holder = h.delivery
+	next, err := h.w.view.Leave(ctx, e, 0)
+	if err != nil {
+		h.log.Warn("place in the lane not taken back", "err", err)
+		return
+	}
+	h.w.pass(h.d.Session, next)
 }
 
 // guard does the job's work; a panic is an error of this attempt.
@@ -277,7 +317,7 @@ func (h *hold) guard() (out events.Outcome, err error) {
 		return out, waitFor(jobs.ClassDelay, until, "not before %s", h.d.NotBefore().UTC().Format(time.RFC3339))
 	}
 	if h.d.Expired(time.Now()) && !h.startedBefore() {
-		return out, faultf(jobs.ClassExpired, "waited past %s", h.d.ExpiresAt().UTC().Format(time.RFC3339))
+		return out, h.expired()
 	}
 	if h.w.cfg.RequireOwner && !h.d.OwnerProven {
 		return out, faultf(jobs.ClassForbidden, "the job's subject names no owner, and WORKER_REQUIRE_OWNER is set: publish to %s.<owner>", h.d.Kind)
@@ -289,6 +329,10 @@ func (h *hold) guard() (out events.Outcome, err error) {
 		return out, err
 	}
 	return h.work(h.ctx)
+}
+
+func (h *hold) expired() error {
+	return faultf(jobs.ClassExpired, "waited past %s", h.d.ExpiresAt().UTC().Format(time.RFC3339))
 }
 
 // unique sees to it that of the jobs with one key only one is alive.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sandjet/sandjet/internal/events"
-	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
@@ -19,9 +19,12 @@ import (
 // been lost.
 const lookAgain = 5 * time.Second
 
-// turn enters the job in its session's lane and waits for its turn: in place
-// for a while, then off the queue.
+// turn enters the job in its session's lane and waits for its turn: near the head
+// in place for a while, else off the queue.
 func (h *hold) turn() error {
+	if err := h.inOrder(); err != nil {
+		return err
+	}
 	wake, forget := h.w.wakes.listen(h.d.Session, h.d.ID)
 	defer forget()
 	var deadline time.Time
@@ -38,76 +41,101 @@ func (h *hold) turn() error {
 			}
 			return h.mayGo(adm)
 		}
+		if adm.Ahead > store.Near {
+			return h.goAway(adm)
+		}
 		if deadline.IsZero() {
-			deadline = time.Now().Add(jobs.MaxHold)
+			deadline = time.Now().Add(h.w.cfg.LaneHold)
 			if err := h.tellLane(adm); err != nil {
 				return err
 			}
 			if !h.d.Park() {
-				deadline = time.Now()
+				return h.goAway(adm)
 			}
 		}
-		if !time.Now().Before(deadline) {
-			return waitFor(jobs.ClassLane, jobs.MaxHold+time.Second, "%d jobs ahead", adm.Ahead)
+		if h.d.Expired(time.Now()) && !h.startedBefore() {
+			return h.expired()
 		}
-		if err := h.listen(wake, adm); err != nil {
+		if !time.Now().Before(deadline) {
+			return h.goAway(adm)
+		}
+		if err := h.listen(wake, adm, deadline); err != nil {
 			return err
 		}
 	}
 }
 
+// inOrder waits until every job that was delivered before this one has its place in
+// its lane. Most of the time they all have.
+func (h *hold) inOrder() error {
+	if a, ok := h.d.Note.(*arrival); ok && h.entry.Exclusive {
+		return h.w.tide.await(h.ctx, a, h.wish)
+	}
+	return nil
+}
+
 // enter asks Redis for the turn. What stands in the way without a worker behind
 // it is looked up in the log, and taken away if it has ended.
-func (h *hold) enter() (store.Admission, error) {
-	adm, err := h.w.view.Enter(h.ctx, h.entry, h.w.busyLease())
+func (h *hold) enter() (adm store.Admission, err error) {
+	lanes := ""
+	if h.entry.Exclusive {
+		if lanes, err = h.w.tide.known(h.ctx); err != nil {
+			return adm, err
+		}
+	}
+	adm, err = h.w.view.Enter(h.ctx, h.entry, h.w.busyLease())
+	if errors.Is(err, store.ErrOutrun) {
+		return adm, fmt.Errorf("%w: %w", events.ErrLost, err)
+	}
 	if err != nil {
 		return adm, fmt.Errorf("enter the lane: %w", err)
 	}
 	h.mu.Lock()
 	h.entered = true
 	h.mu.Unlock()
+	if adm.Turn && h.entry.Exclusive && adm.Lanes != lanes {
+		// Redis was wiped in this very moment: who is in the lane is not known.
+		return h.giveTurnBack()
+	}
 	if adm.Turn && adm.Young && h.entry.Exclusive {
-		// Redis has just been wiped, or begun: it may not know yet who runs.
-		running, err := h.w.facts.Running(h.ctx, h.d.Session)
-		if err != nil {
-			h.log.Warn("running jobs not looked up", "err", err)
-			return adm, nil
-		}
-		if others := slices.DeleteFunc(running, func(id string) bool { return id == h.d.ID }); len(others) > 0 {
-			adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, len(others), others[0], true
-		}
+		h.afterWhoRuns(&adm)
 	}
-	if adm.Turn && h.entry.Exclusive {
-		if first := h.w.holds.before(h); first != nil {
-			return h.goAfter(first, adm)
-		}
-	}
-	if adm.Turn || adm.HeadBusy || adm.Head == "" {
+	switch {
+	case adm.Turn || adm.HeadBusy || adm.Head == "":
+		return adm, nil
+	case adm.HeadAway:
+		h.w.called.Go(func() { h.w.callBack(h.d.Session, adm.Head) })
 		return adm, nil
 	}
-	past, err := h.w.facts.History(h.ctx, events.Job{Session: h.d.Session, ID: adm.Head})
-	if err != nil || !past.Ended() {
+	if gone, err := h.w.outOfTheWay(h.ctx, h.d.Session, adm.Head); err != nil || !gone {
 		return adm, nil
-	}
-	h.log.Info("ended job taken out of the lane", "head", adm.Head)
-	if _, err := h.w.view.Leave(h.ctx, store.Entry{Session: h.d.Session, Job: adm.Head}, 0); err != nil {
-		return adm, fmt.Errorf("clear the lane: %w", err)
 	}
 	return h.enter()
 }
 
-// goAfter gives the turn back to a job that was published before this one and
-// came to the lane after it.
-func (h *hold) goAfter(first *hold, adm store.Admission) (store.Admission, error) {
+// giveTurnBack leaves the turn to whom it belongs and enters again.
+func (h *hold) giveTurnBack() (adm store.Admission, err error) {
 	next, err := h.w.view.Park(h.ctx, h.entry, 0)
 	if err != nil {
 		return adm, fmt.Errorf("give the turn back: %w", err)
 	}
-	if next != "" && next != h.d.ID {
-		h.w.wakes.call(h.d.Session, next)
+	h.w.pass(h.d.Session, next)
+	return h.enter()
+}
+
+// afterWhoRuns takes the turn from adm if the log says that another job of the
+// session runs, or cannot say: Redis has just been wiped, or begun, and may not
+// know of it yet.
+func (h *hold) afterWhoRuns(adm *store.Admission) {
+	running, err := h.w.facts.Running(h.ctx, h.d.Session)
+	if err != nil {
+		h.log.Warn("running jobs not looked up", "err", err)
+		adm.Turn, adm.Ahead, adm.HeadBusy = false, 1, true
+		return
 	}
-	adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, 1, first.d.ID, true
-	return adm, nil
+	if others := slices.DeleteFunc(running, func(id string) bool { return id == h.d.ID }); len(others) > 0 {
+		adm.Turn, adm.Ahead, adm.Head, adm.HeadBusy = false, len(others), others[0], true
+	}
 }
 
 // mayGo notes that the job has the turn, and what the view knows of its session.
@@ -122,12 +150,15 @@ func (h *hold) mayGo(adm store.Admission) error {
 }
 
 // listen waits for a call, or for the time to look again.
-func (h *hold) listen(wake <-chan struct{}, adm store.Admission) error {
-	look := lookAgain
-	if adm.Pausing || adm.Young {
-		look = 250 * time.Millisecond
+func (h *hold) listen(wake <-chan struct{}, adm store.Admission, deadline time.Time) error {
+	look := min(lookAgain, time.Until(deadline))
+	if at := h.d.ExpiresAt(); !at.IsZero() {
+		look = min(look, time.Until(at))
 	}
-	t := time.NewTimer(look)
+	if adm.Pausing || adm.Young {
+		look = min(look, 250*time.Millisecond)
+	}
+	t := time.NewTimer(max(look, 0))
 	defer t.Stop()
 	select {
 	case <-wake:

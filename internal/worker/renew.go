@@ -34,6 +34,14 @@ func (r *renewer) add(e store.Entry) {
 	}
 }
 
+// renewAll sends the beats of all jobs here, after a wipe: those that run are to be
+// seen before another one begins.
+func (w *Worker) renewAll() {
+	for _, e := range w.holds.entries() {
+		w.renew.add(e)
+	}
+}
+
 func (r *renewer) run(ctx context.Context) {
 	for {
 		select {

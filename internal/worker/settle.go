@@ -42,6 +42,9 @@ func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
 func (h *hold) fate(out events.Outcome, after time.Duration) (bool, error) {
 	class := jobs.Class(out.Class)
 	decision := jobs.Decide(class, h.attempt, h.d.MaxAttempts(), h.retryAsked(out)).AtLeast(after)
+	if class == jobs.ClassLane {
+		decision.Delay = after
+	}
 	if point.Off(point.Waits) && decision.Fate == jobs.Wait {
 		decision = jobs.Decide(jobs.ClassInternal, h.attempt, h.d.MaxAttempts(), false)
 	}
@@ -115,9 +118,13 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 }
 
 // yield leaves the job to who holds it now. Not a word about the message: that
-// worker has it too, and acks are not fenced.
+// worker has it too, and acks are not fenced. The place in the lane is the job's, and
+// stays, unless the job is over and a late beat has put it there.
 func (h *hold) yield() error {
 	h.d.Abandon()
+	if h.entered {
+		h.w.called.Go(func() { h.w.clearEnded(h.d.Session, h.d.ID) })
+	}
 	return nil
 }
 
@@ -172,7 +179,10 @@ func (h *hold) since() time.Time {
 func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ error) {
 	ctx, done := h.w.parting(h.ctx)
 	defer done()
-	where := jobs.HoldFor(decision.Delay)
+	where, class := jobs.HoldFor(decision.Delay), jobs.Class(out.Class)
+	if class == jobs.ClassLane && where == jobs.GiveBack {
+		where = jobs.Reschedule // where it can be called back from
+	}
 	if err := h.tellLater(ctx, decision, out, where); err != nil {
 		if errors.Is(err, events.ErrLost) {
 			return false, h.yield()
@@ -192,7 +202,15 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 		}
 		return false, h.giveUp(err)
 	}
-	h.stepAside(ctx, jobs.Class(out.Class), decision.Delay)
+	if class == jobs.ClassLane && where == jobs.Reschedule {
+		err := h.depart(ctx, decision.Delay)
+		if err == nil {
+			return false, h.d.Ack()
+		}
+		h.log.Warn("job not rescheduled", "err", err)
+		where = jobs.GiveBack
+	}
+	h.stepAside(ctx, class, decision.Delay)
 	if where == jobs.Reschedule {
 		err := h.w.queue.Reschedule(ctx, h.d.Job, time.Now().Add(decision.Delay))
 		if err == nil {
@@ -260,9 +278,9 @@ func (h *hold) stepAside(ctx context.Context, class jobs.Class, d time.Duration)
 	next, err := h.w.view.Park(ctx, h.entry, d)
 	if err != nil {
 		h.log.Warn("lane not left", "err", err)
-	} else if next != "" {
-		h.w.wakes.call(h.d.Session, next)
+		return
 	}
+	h.w.pass(h.d.Session, next)
 }
 
 // leave takes the job out of its lane and lets the next one know.
@@ -283,9 +301,7 @@ func (h *hold) leave(ctx context.Context) {
 		h.log.Warn("lane not left", "err", err)
 		return
 	}
-	if next != "" {
-		h.w.wakes.call(h.d.Session, next)
-	}
+	h.w.pass(h.d.Session, next)
 }
 
 // discardSession destroys the session that a job without one was given.

@@ -32,6 +32,7 @@ func (w *Worker) sweep(ctx context.Context) {
 		if filled == "" || w.view.Young() {
 			filled = w.renewView(ctx)
 		}
+		w.tide.know()
 		select {
 		case <-ctx.Done():
 			return

@@ -29,6 +29,7 @@ type Worker struct {
 	renew   *renewer
 	board   *board
 	wakes   *wakes
+	tide    *tide
 	cancels *cancels
 	holds   *holds
 
@@ -37,6 +38,8 @@ type Worker struct {
 	parted context.Context
 	tasks  sync.WaitGroup
 	room   chan struct{} // bounds the tasks
+	calls  chan struct{} // bounds how many jobs are called back at a time
+	called sync.WaitGroup
 }
 
 func (w *Worker) beatEvery() time.Duration { return beatOf(w.cfg.AckWait) }
