@@ -36,9 +36,15 @@ func (l *Log) chain(ctx context.Context, j Job) ([]Event, error) {
 	}
 	var all []Event
 	for _, m := range last {
-		e, err := parse(l.ns, m.Seq, m.Subject, m.Time, m.Header, m.Data)
+		e, err := l.event(m)
 		if err != nil {
-			return nil, err
+			var ok bool
+			if e, ok, err = l.before(ctx, m); err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue // somebody else's alone
+			}
 		}
 		if e.Kind.Output() {
 			e.Offset, e.Data = e.End(), nil
@@ -50,9 +56,9 @@ func (l *Log) chain(ctx context.Context, j Job) ([]Event, error) {
 			if err != nil {
 				return nil, err
 			}
-			e, err := parse(l.ns, m.Seq, m.Subject, m.Time, m.Header, m.Data)
+			e, err := l.event(m)
 			if err != nil {
-				return nil, err
+				continue
 			}
 			all = append(all, e)
 		}

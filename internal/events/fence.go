@@ -58,6 +58,14 @@ func (c *Claim) examine(ctx context.Context) error {
 		return fmt.Errorf("examine the fence: %w", err)
 	case last.Seq > c.Token() && last.Header.Get(headerMsgID) == c.id:
 		c.hold(last.Seq)
+	case last.Seq > c.Token() && c.foreign(last):
+		// Somebody else than a worker has published there. Our claim goes over it,
+		// unless another worker's does.
+		err := c.make(ctx, last.Seq, 0)
+		if errors.Is(err, ErrLost) {
+			return c.lose(err)
+		}
+		return err
 	case last.Seq > c.Token():
 		return c.lose(&LostError{Job: c.job, Token: last.Seq, By: rec})
 	}
@@ -69,4 +77,10 @@ func (c *Claim) lose(err error) error {
 	c.end(err)
 	c.once.Do(func() { close(c.lost) })
 	return err
+}
+
+// foreign reports whether a message on the claim's subject is no claim.
+func (c *Claim) foreign(m stored) bool {
+	_, err := c.log.event(m)
+	return err != nil
 }

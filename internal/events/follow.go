@@ -36,7 +36,8 @@ const (
 // is the last thing yielded; with Verify that may be a *VerifyError, after the
 // terminal event.
 //
-// Nothing but stored events is yielded: what passes by on the subject is only a
+// Nothing but stored events is yielded, and of what is stored on the job's subjects
+// nothing that others than workers have published: what passes by on the subject is only a
 // reason to look, since the server may refuse it.
 func (l *Log) Follow(ctx context.Context, j Job, o FollowOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -140,9 +141,9 @@ func (f *follower) request(batch int) request {
 func (f *follower) emit(m stored, yield func(Event, error) bool) (more bool, err error) {
 	f.next = m.Seq + 1
 	f.hints.seen(m.Header.Get(headerMsgID))
-	e, err := parse(f.log.ns, m.Seq, m.Subject, m.Time, m.Header, m.Data)
+	e, err := f.log.event(m)
 	if err != nil {
-		return false, err
+		return true, nil // somebody else's
 	}
 	for _, t := range f.out {
 		if t.kind == e.Kind {

@@ -35,9 +35,15 @@ type OutputEnd struct {
 type History struct {
 	Job  Job
 	Last uint64 // sequence of the newest event, 0 = none at all
+	// Fence is the newest message on the claim's subject: what the next claim has
+	// to be written over. It is Claimed.Seq unless somebody else has published there.
+	Fence uint64
+	// Foreign are messages on the job's subjects that are no events of ours, of each
+	// kind the newest. They count for nothing, but for Last and Fence.
+	Foreign []uint64
 
 	Accepted    Fact[Accepted]
-	Claimed     Fact[Claimed] // Seq is the prev of the next claim
+	Claimed     Fact[Claimed]
 	Waiting     Fact[Waiting]
 	Started     Fact[Started]
 	Step        Fact[Step]
@@ -73,7 +79,7 @@ func (l *Log) history(ctx context.Context, j Job, atLeast uint64) (History, erro
 	if err != nil {
 		return h, fmt.Errorf("history of job %s: %w", j, err)
 	}
-	return h, h.read(l, msgs)
+	return h, h.read(ctx, l, msgs)
 }
 
 // newest reads the job's newest event from the leader; Seq is 0 if there is none.
@@ -117,9 +123,20 @@ func (l *Log) lasts(ctx context.Context, j Job, atLeast uint64) ([]stored, error
 }
 
 // read takes the newest event of each kind, in the order of the stream.
-func (h *History) read(l *Log, msgs []stored) error {
+func (h *History) read(ctx context.Context, l *Log, msgs []stored) error {
 	for _, m := range msgs {
-		e, err := parse(l.ns, m.Seq, m.Subject, m.Time, m.Header, m.Data)
+		h.Last = max(h.Last, m.Seq)
+		if m.Subject == l.subject(h.Job, KindClaimed) {
+			h.Fence = m.Seq
+		}
+		e, err := l.event(m)
+		if errors.Is(err, errForeign) {
+			h.Foreign = append(h.Foreign, m.Seq)
+			var ok bool
+			if e, ok, err = l.before(ctx, m); err == nil && !ok {
+				continue
+			}
+		}
 		if err == nil {
 			err = h.take(e)
 		}

@@ -22,9 +22,9 @@ func (l *Log) Running(ctx context.Context, session string) ([]string, error) {
 	}
 	running := map[string]bool{}
 	for _, m := range msgs { // in the order of the stream
-		e, err := parse(l.ns, m.Seq, m.Subject, m.Time, m.Header, m.Data)
+		e, err := l.event(m)
 		if err != nil {
-			return nil, fmt.Errorf("running jobs of session %s: %w", session, err)
+			continue // somebody else's
 		}
 		running[e.Job.ID] = e.Kind == KindStarted || e.Kind == KindReattached
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -173,9 +174,9 @@ func TestForeignSessionState(t *testing.T) {
 		id := job(t).Session
 		subject := "event." + id + ".session.state"
 		forge := func(data string) uint64 {
-			ack, err := w.js.Publish(t.Context(), subject, []byte(data))
-			require.NoError(t, err)
-			return ack.Sequence
+			m := nats.NewMsg(subject)
+			m.Data = []byte(data)
+			return w.put(t, m)
 		}
 		first := forge("\xff\x00 no JSON")
 		_, seq, err := w.log.Session(t.Context(), id)

@@ -134,6 +134,9 @@ func (h *hold) inherit() error {
 		if !past.Accepted.OK() {
 			h.accept()
 		}
+		if len(past.Foreign) > 0 {
+			h.log.Warn("messages on the job's event subjects are no events: who may publish there besides workers?", "seqs", past.Foreign)
+		}
 		switch stand(past, h.d.Job) {
 		case ended:
 			return errEnded
@@ -175,7 +178,7 @@ func (h *hold) take(c events.Claimed) error {
 
 // succeed makes a claim over what the job's history holds, and nothing newer.
 func (h *hold) succeed(c events.Claimed, past events.History) error {
-	if !past.Claimed.OK() {
+	if past.Fence == 0 {
 		return h.take(c)
 	}
 	claim, err := h.w.facts.Succeed(h.ctx, past, h.sign(c))
