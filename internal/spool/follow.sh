@@ -12,7 +12,10 @@ shift 4
 
 birth() { set -- $(cat "/proc/$1/stat" 2>/dev/null); [ "${3-}" = Z ] || echo "${22-}"; }
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
+# What the command has put in the place of a spool is not shown.
+plain() { [ -f "$dir/$1" ] && [ ! -L "$dir/$1" ]; }
 alive() {
+	plain pid || return 1
 	read -r pid born 2>/dev/null <"$dir/pid" || return 1
 	[ "$(birth "$pid")" = "$born" ]
 }
@@ -41,14 +44,14 @@ until [ -e "$dir/pid" ] || [ -e "$dir/exit" ]; do
 done
 
 if [ -e "$dir/exit" ]; then
-	tail -c "+$((out + 1))" "$dir/out" 2>/dev/null
-	tail -c "+$((err + 1))" "$dir/err" >&2 2>/dev/null
+	plain out && tail -c "+$((out + 1))" "$dir/out" 2>/dev/null
+	plain err && tail -c "+$((err + 1))" "$dir/err" >&2 2>/dev/null
 	exit 0
 fi
 
-tail -c "+$((out + 1))" -f "$dir/out" 2>/dev/null &
+{ plain out && exec tail -c "+$((out + 1))" -f "$dir/out" 2>/dev/null; } &
 t1=$!
-tail -c "+$((err + 1))" -f "$dir/err" >&2 2>/dev/null &
+{ plain err && exec tail -c "+$((err + 1))" -f "$dir/err" >&2 2>/dev/null; } &
 t2=$!
 trap 'kill "$t1" "$t2" 2>/dev/null' EXIT
 trap 'exit 143' HUP INT TERM

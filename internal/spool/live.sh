@@ -3,7 +3,7 @@
 birth() { set -- $(cat "/proc/$1/stat" 2>/dev/null); [ "${3-}" = Z ] || echo "${22-}"; }
 for dir in /tmp/.sandjet-*/*/; do
 	dir=${dir%/}
-	[ -e "$dir/pid" ] && [ ! -e "$dir/exit" ] || continue
+	[ -f "$dir/pid" ] && [ ! -e "$dir/exit" ] || continue
 	read -r pid born 2>/dev/null <"$dir/pid" || continue
 	[ "$(birth "$pid")" = "$born" ] && echo "$dir"
 done

@@ -61,7 +61,7 @@ func parseResult(r io.Reader) (Result, error) {
 	number := func(key string) int64 {
 		n, err := strconv.ParseInt(fields[key], 10, 64)
 		if (err != nil || n < 0) && bad == nil {
-			bad = fmt.Errorf("exit record: %s is %q, want a number", key, fields[key])
+			bad = fmt.Errorf("%w: exit record: %s is %.40q, want a number", ErrDamaged, key, fields[key])
 		}
 		return n
 	}

@@ -29,6 +29,9 @@ var (
 	// ErrMismatch happens when what was read of an output is not what the
 	// sandbox says the command wrote.
 	ErrMismatch = errors.New("output differs from the spool")
+	// ErrDamaged happens when the run's directory holds something else than the
+	// runner has put there: the command has written to its own spools.
+	ErrDamaged = errors.New("the command has damaged its own spools")
 )
 
 const (
@@ -185,10 +188,18 @@ func stdoutErr(s *Sink) error {
 func (r Run) result(ctx context.Context) (Result, error) {
 	rc, _, err := r.Box.As(r.User).Open(ctx, r.dir()+"/exit", 0)
 	if err != nil {
-		return Result{}, fmt.Errorf("exit record: %w", err)
+		return Result{}, fmt.Errorf("exit record: %w", damaged(err))
 	}
 	defer rc.Close()
 	return parseResult(rc)
+}
+
+// damaged marks the answer that what should be a file is something else.
+func damaged(err error) error {
+	if errors.Is(err, e2b.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
 }
 
 // close brings a sink to the spool's recorded end and checks the sum.
@@ -196,7 +207,7 @@ func (r Run) close(ctx context.Context, name string, s *Sink, want Spool) error 
 	if s.Offset < want.Size {
 		rc, _, err := r.Box.As(r.User).Open(ctx, r.dir()+"/"+name, s.Offset)
 		if err != nil {
-			return err
+			return damaged(err)
 		}
 		defer rc.Close()
 		if err := s.copy(rc, want.Size-s.Offset); err != nil {

@@ -10,11 +10,15 @@ shift 6
 # The once-only lock: whoever makes the directory runs the command.
 mkdir -m 755 "$dir" 2>/dev/null || exit 0
 
-put() { printf '%s\n' "$2" >"$dir/$1.tmp" && mv "$dir/$1.tmp" "$dir/$1"; }
-size() { stat -c %s "$dir/$1" 2>/dev/null || echo 0; }
+# The command may write here as well: pipes and links that it leaves are not
+# opened, a pipe would never end.
+plain() { [ -f "$dir/$1" ] && [ ! -L "$dir/$1" ]; }
+text() { plain "$1" && head -c 100 "$dir/$1" 2>/dev/null; }
+put() { rm -f "$dir/$1.tmp" 2>/dev/null; printf '%s\n' "$2" >"$dir/$1.tmp" && mv "$dir/$1.tmp" "$dir/$1"; }
+size() { plain "$1" && stat -c %s "$dir/$1" 2>/dev/null || echo 0; }
 birth() { set -- $(cat "/proc/$1/stat" 2>/dev/null); [ "${3-}" = Z ] || echo "${22-}"; }
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
-sum() { head -c "$2" "$dir/$1" 2>/dev/null | sha256sum 2>/dev/null | cut -d ' ' -f 1; }
+sum() { plain "$1" && head -c "$2" "$dir/$1" 2>/dev/null | sha256sum 2>/dev/null | cut -d ' ' -f 1; }
 
 mask=$(umask)
 umask 077
@@ -31,7 +35,7 @@ trim() {
 		s=$(size $f)
 		[ "$s" -gt "$cap" ] || continue
 		dd if=/dev/null of="$dir/$f" bs=1 seek="$cap" 2>/dev/null
-		d=$(cat "$dir/$f.dropped" 2>/dev/null || echo 0)
+		d=$(text "$f.dropped" || echo 0)
 		put $f.dropped $((d + s - cap))
 	done
 }
@@ -48,7 +52,7 @@ sweep() {
 
 # Ends the command for a reason; the first reason stays.
 halt() {
-	(set -C && printf '%s\n' "$1" >"$dir/stop") 2>/dev/null
+	[ -e "$dir/stop" ] || (set -C && printf '%s\n' "$1" >"$dir/stop") 2>/dev/null
 	kill -TERM "-$cmd" 2>/dev/null
 	i=0
 	while [ "$i" -lt "$grace" ]; do
@@ -85,11 +89,11 @@ record() {
 	trim
 	o=$(size out) e=$(size err)
 	put exit "code=$1
-stop=$(cat "$dir/stop" 2>/dev/null)
+stop=$(text stop)
 out=$o
 err=$e
-out_dropped=$(cat "$dir/out.dropped" 2>/dev/null || echo 0)
-err_dropped=$(cat "$dir/err.dropped" 2>/dev/null || echo 0)
+out_dropped=$(text out.dropped || echo 0)
+err_dropped=$(text err.dropped || echo 0)
 out_sha256=$(sum out "$o")
 err_sha256=$(sum err "$e")"
 }

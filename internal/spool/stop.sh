@@ -5,7 +5,7 @@
 dir=$1 reason=$2 grace=$3
 
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
-put() { printf '%s\n' "$2" >"$dir/$1.tmp" && mv "$dir/$1.tmp" "$dir/$1"; }
+put() { rm -f "$dir/$1.tmp" 2>/dev/null; printf '%s\n' "$2" >"$dir/$1.tmp" && mv "$dir/$1.tmp" "$dir/$1"; }
 
 mkdir -p "${dir%/*}"
 if mkdir -m 755 "$dir" 2>/dev/null; then
@@ -25,7 +25,7 @@ err_sha256=$none"
 fi
 
 [ -e "$dir/exit" ] && exit 0
-(set -C && printf '%s\n' "$reason" >"$dir/stop") 2>/dev/null
+[ -e "$dir/stop" ] || (set -C && printf '%s\n' "$reason" >"$dir/stop") 2>/dev/null
 
 # The runner writes the command's number right after it starts it.
 i=0
@@ -33,7 +33,7 @@ until [ -e "$dir/cmd" ] || [ -e "$dir/exit" ] || [ "$i" -ge 50 ]; do
 	nap
 	i=$((i + 1))
 done
-cmd=$(cat "$dir/cmd" 2>/dev/null)
+cmd=$([ -f "$dir/cmd" ] && cat "$dir/cmd" 2>/dev/null)
 [ -n "$cmd" ] && kill -TERM "-$cmd" 2>/dev/null
 
 i=0

@@ -69,6 +69,7 @@ var foreign = []struct {
 	{events.ErrLost, jobs.ClassInterrupted},
 	{errStopping, jobs.ClassInterrupted},
 	{errCancelled, jobs.ClassCancelled},
+	{spool.ErrDamaged, jobs.ClassCommandFailed},
 
 	{e2b.ErrQuota, jobs.ClassQuota},
 	{e2b.ErrRateLimited, jobs.ClassRate},
