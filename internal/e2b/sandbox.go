@@ -55,6 +55,17 @@ func (c *Client) Get(ctx context.Context, id string) (*SandboxDetail, error) {
 // running sandboxes, so ErrQuota is possible. ErrConflict means that the
 // sandbox is on its way to another state: read it again. It may be repeated.
 func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) (sb *Sandbox, resumed bool, err error) {
+	return c.connect(ctx, id, timeout, nil)
+}
+
+// Boot is Connect, but a paused sandbox starts from its disk alone: what its
+// memory held, every process included, is gone. A running one stays as it is. It
+// may be repeated.
+func (c *Client) Boot(ctx context.Context, id string, timeout time.Duration) (sb *Sandbox, resumed bool, err error) {
+	return c.connect(ctx, id, timeout, new(bool))
+}
+
+func (c *Client) connect(ctx context.Context, id string, timeout time.Duration, memory *bool) (sb *Sandbox, resumed bool, err error) {
 	const op = "connect"
 	secs, err := seconds(op, id, timeout)
 	if err != nil {
@@ -63,7 +74,7 @@ func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) 
 	sb = new(Sandbox)
 	status, _, err := c.do(ctx, call{
 		op: op, sandbox: id, method: http.MethodPost, path: "/v2/sandboxes/{id}/connect",
-		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Create,
+		body: connectBody{secs, memory}, timeout: c.cfg.Timeouts.Create,
 		ok: []int{http.StatusOK, http.StatusCreated},
 	}, sb)
 	if err != nil {
@@ -77,9 +88,19 @@ func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) 
 // paused already is no error: a 409 is looked into with one Get, and only what
 // is not paused then is ErrConflict. It may be repeated.
 func (c *Client) Pause(ctx context.Context, id string) error {
+	return c.pause(ctx, id, nil)
+}
+
+// PauseDisk is Pause, but keeps the disk alone: a resume starts the sandbox anew
+// from it. It may be repeated.
+func (c *Client) PauseDisk(ctx context.Context, id string) error {
+	return c.pause(ctx, id, memoryBody{})
+}
+
+func (c *Client) pause(ctx context.Context, id string, body any) error {
 	_, _, err := c.do(ctx, call{
 		op: "pause", sandbox: id, method: http.MethodPost, path: "/sandboxes/{id}/pause",
-		timeout: c.cfg.Timeouts.Pause, ok: []int{http.StatusNoContent},
+		body: body, timeout: c.cfg.Timeouts.Pause, ok: []int{http.StatusNoContent},
 	}, nil)
 	if !errors.Is(err, ErrConflict) {
 		return err
@@ -154,6 +175,15 @@ func (c *Client) Ping(ctx context.Context) error {
 
 type timeoutBody struct {
 	Timeout int `json:"timeout"`
+}
+
+type connectBody struct {
+	Timeout int   `json:"timeout"`
+	Memory  *bool `json:"memory,omitempty"`
+}
+
+type memoryBody struct {
+	Memory bool `json:"memory"`
 }
 
 type metricList []Metric

@@ -16,12 +16,14 @@ const (
 	Rebuild   Switch = "rebuild"   // a view that was wiped is filled again
 	Waits     Switch = "waits"     // quota, rate and outages spend no attempt
 	IdleGuard Switch = "idleguard" // nothing is paused while a job runs or waits
+	Canary    Switch = "canary"    // a sandbox that comes back is compared with what was put to sleep
+	Grace     Switch = "grace"     // a sandbox without a session is left alone for a while
 	Beat      Switch = "beat"      // a message in hand is kept from being delivered again
 )
 
 // Switches lists all of them.
 func Switches() []Switch {
-	return []Switch{Fence, Join, Offsets, Lane, Adopt, History, Rebuild, Waits, IdleGuard, Beat}
+	return []Switch{Fence, Join, Offsets, Lane, Adopt, History, Rebuild, Waits, IdleGuard, Canary, Grace, Beat}
 }
 
 // What Before and After return when a fault strikes.

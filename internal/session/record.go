@@ -34,6 +34,11 @@ type Record struct {
 	IdleAt    time.Time `json:"idle_at,omitzero"`  // when an active session will be paused, if nothing comes
 	StaleAt   time.Time `json:"stale_at,omitzero"` // when it is destroyed, whatever happens
 
+	PausedAt time.Time `json:"paused_at,omitzero"` // when its sandbox was last known to be put to sleep
+	// Canary is the nonce of a file that was left in the sandbox before its
+	// pause, while nobody knows yet whether it comes back with it.
+	Canary string `json:"canary,omitempty"`
+
 	Reason  string `json:"reason,omitempty"`  // why it is in this state, for people
 	Attempt string `json:"attempt,omitempty"` // id of the create call under way; E2B's metadata carries it
 	Worker  string `json:"worker,omitempty"`  // who drives the transition

@@ -32,6 +32,8 @@ type stored struct {
 	UpdatedAt   nanos             `json:"u,omitempty"`
 	IdleAt      nanos             `json:"ia,omitempty"`
 	StaleAt     nanos             `json:"sa,omitempty"`
+	PausedAt    nanos             `json:"pa,omitempty"`
+	Canary      string            `json:"ca,omitempty"`
 	Reason      string            `json:"r,omitempty"`
 	Attempt     string            `json:"a,omitempty"`
 	Worker      string            `json:"w,omitempty"`
@@ -61,7 +63,7 @@ func encodeRecord(r session.Record) ([]byte, error) {
 		State: r.State, Generation: r.Generation, SandboxID: r.SandboxID, Owner: r.Owner, Template: r.Template,
 		Ephemeral: r.Ephemeral, Metadata: r.Metadata, Env: r.Env, Labels: r.Labels, Network: r.Network,
 		IdleTimeout: r.IdleTimeout.D(), MaxAge: r.MaxAge.D(),
-		CreatedAt: toNanos(r.CreatedAt), UpdatedAt: toNanos(r.UpdatedAt), IdleAt: toNanos(r.IdleAt), StaleAt: toNanos(r.StaleAt),
+		CreatedAt: toNanos(r.CreatedAt), UpdatedAt: toNanos(r.UpdatedAt), IdleAt: toNanos(r.IdleAt), StaleAt: toNanos(r.StaleAt), PausedAt: toNanos(r.PausedAt), Canary: r.Canary,
 		Reason: r.Reason, Attempt: r.Attempt, Worker: r.Worker, Job: r.Job, Deadline: toNanos(r.Deadline),
 	})
 }
@@ -81,7 +83,7 @@ func decodeRecord(id, value string) (session.Record, uint64, error) {
 		Session: id, State: s.State, Generation: s.Generation, SandboxID: s.SandboxID, Owner: s.Owner, Template: s.Template,
 		Ephemeral: s.Ephemeral, Metadata: s.Metadata, Env: s.Env, Labels: s.Labels, Network: s.Network,
 		IdleTimeout: wire.Duration(s.IdleTimeout), MaxAge: wire.Duration(s.MaxAge),
-		CreatedAt: s.CreatedAt.time(), UpdatedAt: s.UpdatedAt.time(), IdleAt: s.IdleAt.time(), StaleAt: s.StaleAt.time(),
+		CreatedAt: s.CreatedAt.time(), UpdatedAt: s.UpdatedAt.time(), IdleAt: s.IdleAt.time(), StaleAt: s.StaleAt.time(), PausedAt: s.PausedAt.time(), Canary: s.Canary,
 		Reason: s.Reason, Attempt: s.Attempt, Worker: s.Worker, Job: s.Job, Deadline: s.Deadline.time(),
 	}, seq, nil
 }

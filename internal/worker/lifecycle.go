@@ -25,13 +25,13 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 		return k, err
 	}
 	k, err := s.put(ctx, k, session.Resuming, func(r *session.Record) {
-		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, time.Now().UTC().Add(resumeLimit)
+		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, s.resumeBy()
 		r.Reason = ""
 	})
 	if err != nil {
 		return k, err
 	}
-	sb, _, err := s.e2b.Connect(ctx, k.SandboxID, s.life(k.Record))
+	k, sb, err := s.wake(ctx, k)
 	switch {
 	case err == nil:
 	case errors.Is(err, e2b.ErrNotFound):
@@ -46,20 +46,16 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 	default:
 		return k, err
 	}
-	if k, err = s.activate(ctx, k, "resumed"); err != nil {
+	how := "resumed"
+	if k.Reason != "" {
+		how = "resumed from its disk alone: it did not wake from its memory"
+	}
+	if k, err = s.welcome(ctx, k, s.e2b.Open(sb.Ref()), how); err != nil || k.State != session.Active {
 		return k, err
 	}
 	s.newBox(k, sb.Ref(), time.Now().Add(s.life(k.Record)))
 	s.m.resumed(time.Since(begun))
 	return k, nil
-}
-
-// sync asks the sandbox to write its disk: files have been lost over a pause
-// and resume without it.
-func (s *sessions) sync(ctx context.Context, b *box) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return b.Command("/bin/sh", "-c", "sync").Run(ctx)
 }
 
 // pause puts the session to sleep. With onlyIdle it does so only if nothing
@@ -80,9 +76,10 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
 		case session.Pausing:
 			if s.takeOver(k, a) {
-				return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
+				k, err = s.look(ctx, k) // whether it came to the pause
+			} else {
+				k, err = s.await(ctx, k)
 			}
-			k, err = s.await(ctx, k)
 		case session.Provisioning, session.Resuming, session.Destroying:
 			if onlyIdle {
 				return false, nil
@@ -149,14 +146,16 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 		}
 		return false, waitFor(jobs.ClassTransitioning, time.Second, "session %s is %s", k.Session, k.State)
 	}
+	nonce, err := s.leaveCanary(ctx, k, b)
+	if err != nil {
+		s.log.Warn("no canary left before the pause", "session_id", k.Session, "err", err)
+	}
 	k, err = s.put(ctx, k, session.Pausing, func(r *session.Record) {
 		r.Worker, r.Job, r.Deadline, r.Reason = s.cfg.Name, a.job, time.Now().UTC().Add(pauseLimit), reason
+		r.Canary = nonce
 	})
 	if err != nil {
 		return false, s.moved(err, k)
-	}
-	if err := s.sync(ctx, b); err != nil {
-		s.log.Warn("sandbox not synced before its pause", "session_id", k.Session, "err", err)
 	}
 	s.boxes.drop(k.Session)
 	if err := s.e2b.Pause(ctx, k.SandboxID); err != nil {

@@ -73,7 +73,7 @@ func (s *sessions) intent(k known, a *asker) func(*session.Record) {
 		r.CreatedAt = now
 		r.StaleAt = now.Add(s.age(*r))
 		r.Generation++
-		r.SandboxID = ""
+		r.SandboxID, r.Canary, r.PausedAt = "", "", time.Time{}
 		r.Attempt = randomID(20)
 	}
 }

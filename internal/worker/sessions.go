@@ -99,6 +99,9 @@ func (s *sessions) put(ctx context.Context, k known, to session.State, change fu
 	if to != session.Active {
 		next.IdleAt = time.Time{}
 	}
+	if to == session.Paused {
+		next.PausedAt = next.UpdatedAt
+	}
 	if change != nil {
 		change(&next)
 	}
@@ -268,7 +271,7 @@ func (s *sessions) look(ctx context.Context, k known) (known, error) {
 	case k.State == session.Active:
 		return k, nil
 	}
-	return s.activate(ctx, k, "the sandbox runs")
+	return s.welcome(ctx, k, s.e2b.Open(d.Ref()), "the sandbox runs")
 }
 
 // lose records that the sandbox is gone.
@@ -298,7 +301,7 @@ func (s *sessions) activate(ctx context.Context, k known, reason string) (known,
 	idle, age := s.idle(k.Record), s.age(k.Record)
 	k, err := s.put(ctx, k, session.Active, func(r *session.Record) {
 		now := time.Now().UTC()
-		r.Reason = reason
+		r.Reason, r.Canary = reason, ""
 		r.IdleAt = now.Add(idle)
 		if r.StaleAt.IsZero() {
 			r.StaleAt = r.CreatedAt.Add(age)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
@@ -85,6 +86,8 @@ func owns(st session.State) bool {
 func (e evidence) unowned(why string) (verdict, _ string) {
 	age := e.now.Sub(e.startedAt)
 	switch {
+	case point.Off(point.Grace):
+		return query.VerdictOrphan, why
 	case e.busy:
 		return query.VerdictBusy, why + ", but a running job works there"
 	case e.seen.Times < 2:

@@ -127,6 +127,9 @@ func (s *Server) pause(sb *sandbox, w http.ResponseWriter, r *http.Request) erro
 	if err := sb.pause(r.Context(), q.Memory == nil || *q.Memory); err != nil {
 		return err
 	}
+	if err := sb.forget(r.Context()); err != nil {
+		return err
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -160,6 +163,9 @@ func (s *Server) connect(sb *sandbox, w http.ResponseWriter, r *http.Request, li
 	}
 	resumed, err := sb.connect(r.Context(), d, q.Memory != nil && !*q.Memory)
 	if err != nil {
+		return err
+	}
+	if err := sb.forget(r.Context()); err != nil {
 		return err
 	}
 	status := http.StatusOK

@@ -25,6 +25,8 @@ func (f *Faults) wrap(next http.Handler) http.Handler {
 		switch act := a.Action.(type) {
 		case Status:
 			act.write(w)
+		case LoseFiles:
+			next.ServeHTTP(w, r.WithContext(withAmnesia(r.Context())))
 		case Hang:
 			if !hang(r, a.removed) {
 				cut(r.Context())
