@@ -36,6 +36,7 @@ var floors = map[string]int{
 	"internal/e2b":     0,
 	"internal/git":     0,
 	"internal/secret":  0,
+	"internal/policy":  0,
 	"internal/session": 0,
 	"internal/wire":    0,
 	"internal/point":   0,
