@@ -47,20 +47,5 @@ func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, r io.Reader)
 	return info, nil
 }
 
-// remove takes an object away.
-func (b bucket) remove(ctx context.Context, name string) error {
-	at := point.Of("bucket", "remove")
-	if err := point.Before(ctx, at); err != nil {
-		return noAnswer(err)
-	}
-	if err := b.objects.Delete(ctx, name); err != nil {
-		return err
-	}
-	if err := point.After(ctx, at); err != nil {
-		return noAnswer(err)
-	}
-	return nil
-}
-
 // noAnswer is what the bucket's own calls return when the server is silent.
 func noAnswer(err error) error { return fmt.Errorf("%w: %w", nats.ErrTimeout, err) }

@@ -21,19 +21,15 @@ import (
 // upload streams an object into the sandbox. It is written under another name
 // and renamed, so that nobody sees half a file, whoever dies on the way.
 func (h *hold) upload(ctx context.Context) (events.Outcome, error) {
+	return h.transfer(ctx, h.uploadOnce)
+}
+
+func (h *hold) uploadOnce(ctx context.Context, k known, b *box) (events.Outcome, error) {
 	p := h.d.Payload.(*jobs.File)
-	ctx, cancel := h.untilCancelled(ctx)
+	// Without a deadline the bucket gives a read five seconds, however long the
+	// object is.
+	ctx, cancel := context.WithTimeout(ctx, transferLimit)
 	defer cancel()
-	k, b, err := h.w.sessions.ready(ctx, &h.ask)
-	if err != nil {
-		return events.Outcome{}, contextCause(ctx, err)
-	}
-	h.attach(k, b)
-	if !h.startedBefore() {
-		if err := h.started(events.Started{SandboxID: k.SandboxID, Generation: k.Generation}); err != nil {
-			return events.Outcome{}, err
-		}
-	}
 	obj, err := h.w.artifacts.get(ctx, p.Object)
 	if err != nil {
 		return events.Outcome{}, objectFault(p.Object, contextCause(ctx, err))
@@ -87,56 +83,33 @@ func home(p string) string {
 // download streams a file out of the sandbox into the object bucket. Put is
 // atomic there: the object is the old or the new one.
 func (h *hold) download(ctx context.Context) (events.Outcome, error) {
+	return h.transfer(ctx, h.downloadOnce)
+}
+
+func (h *hold) downloadOnce(ctx context.Context, k known, b *box) (events.Outcome, error) {
 	p := h.d.Payload.(*jobs.File)
-	ctx, cancel := h.untilCancelled(ctx)
-	defer cancel()
-	k, b, err := h.w.sessions.ready(ctx, &h.ask)
-	if err != nil {
-		return events.Outcome{}, contextCause(ctx, err)
-	}
-	h.attach(k, b)
-	if !h.startedBefore() {
-		if err := h.started(events.Started{SandboxID: k.SandboxID, Generation: k.Generation}); err != nil {
-			return events.Outcome{}, err
-		}
-	}
-	file, size, err := b.Open(ctx, p.Path, 0)
+	file, err := openResumed(ctx, b.Box, p.Path)
 	if err != nil {
 		return events.Outcome{}, contextCause(ctx, fmt.Errorf("read %s: %w", p.Path, err))
 	}
 	defer file.Close()
-	if size > h.w.cfg.FileCap {
-		return events.Outcome{}, h.tooLarge(size, "/path")
+	if file.total > h.w.cfg.FileCap {
+		return events.Outcome{}, h.tooLarge(file.total, "/path")
 	}
 	sum := sha256.New()
-	counted := &counter{r: io.TeeReader(io.LimitReader(file, h.w.cfg.FileCap+1), sum)}
-	info, err := h.w.artifacts.put(ctx, jetstream.ObjectMeta{
+	// A bucket that is told to stop leaves its chunks behind; one whose source
+	// fails clears them away. So the end of ctx comes with the bytes.
+	info, err := h.w.artifacts.put(context.WithoutCancel(ctx), jetstream.ObjectMeta{
 		Name:        p.Object,
 		Description: fmt.Sprintf("%s of session %s", p.Path, h.d.Session),
-	}, counted)
+	}, io.TeeReader(file, sum))
 	if err != nil {
 		return events.Outcome{}, contextCause(ctx, fmt.Errorf("put object %s: %w", p.Object, err))
-	}
-	if counted.n > h.w.cfg.FileCap {
-		_ = h.w.artifacts.remove(ctx, p.Object)
-		return events.Outcome{}, h.tooLarge(counted.n, "/path")
 	}
 	return events.Outcome{
 		Class: string(jobs.ClassOK), SandboxID: k.SandboxID, Object: p.Object,
 		ObjectBytes: int64(info.Size), ObjectSHA: hex.EncodeToString(sum.Sum(nil)),
 	}, nil
-}
-
-// counter counts what is read through it.
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 func (h *hold) tooLarge(size int64, pointer string) error {
