@@ -179,11 +179,11 @@ func (s *Set) Has(text string) bool { return s.String(text) != text }
 // numbers, each taken for itself, so that it stays a document. What is no JSON is
 // masked as Bytes does.
 func (s *Set) JSON(doc []byte) []byte {
+	if s.automaton().longest == 0 {
+		return doc
+	}
 	if !json.Valid(doc) {
 		return s.Bytes(doc)
-	}
-	if len(s.Bytes(doc)) == 0 || s.automaton().longest == 0 {
-		return doc
 	}
 	var out bytes.Buffer
 	for len(doc) > 0 {
