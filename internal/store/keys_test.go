@@ -120,7 +120,7 @@ func everything(t *testing.T, s *Store) {
 	ok(err)
 	_, _, err = s.Busy(ctx, "s")
 	ok(err)
-	_, err = s.BeginPause(ctx, e, time.Minute)
+	_, err = s.BeginPause(ctx, e, time.Minute, true)
 	ok(err)
 	ok(s.EndPause(ctx, e))
 	ok(s.PutSession(ctx, session.Record{Session: "s"}, 1))

@@ -235,6 +235,21 @@ func (s *Store) Busy(ctx context.Context, id string) (jobs []string, queued int,
 	return out.texts(1), int(out.int(0)), nil
 }
 
+// Registered returns every job that has a place in the session, also those whose
+// worker has died and those whose place has run out.
+func (s *Store) Registered(ctx context.Context, id string) (jobs []string, err error) {
+	cmd := plain(ctx, "hkeys", s.keys.session(id).jobs)
+	if err := s.flush.do1(ctx, cmd); err != nil {
+		return nil, wrap("look into session "+id, err)
+	}
+	for _, job := range reply(cmd).texts(0) {
+		if job != "@" {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, nil
+}
+
 func origin(e Entry) string { return strconv.FormatUint(e.Origin, 10) }
 
 func flag(b bool) string {

@@ -275,7 +275,7 @@ func TestPauseGivesWay(t *testing.T) {
 		s.opts.hold = long
 		pauser := job("s", "p", 3)
 		begin := func() bool {
-			ok, err := s.BeginPause(t.Context(), pauser, long)
+			ok, err := s.BeginPause(t.Context(), pauser, long, true)
 			require.NoError(t, err)
 			return ok
 		}
@@ -303,16 +303,43 @@ func TestPauseGivesWay(t *testing.T) {
 		require.True(t, begin())
 		require.True(t, begin(), "asked twice")
 		require.False(t, enter(t, s, pauser, long).Pausing, "its own mark")
-		other, err := s.BeginPause(t.Context(), job("s", "p2", 9), long)
+		other, err := s.BeginPause(t.Context(), job("s", "p2", 9), long, true)
 		require.NoError(t, err)
 		require.False(t, other)
+	})
+}
+
+// A pause in its turn does not wait for those that wait for it.
+func TestPauseInItsTurn(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		s.opts.hold = long
+		pauser := job("s", "p", 3)
+		begin := func(alone bool) bool {
+			ok, err := s.BeginPause(t.Context(), pauser, long, alone)
+			require.NoError(t, err)
+			return ok
+		}
+		first := job("s", "j1", 1)
+		enter(t, s, first, long)
+		enter(t, s, pauser, long)
+		require.False(t, begin(false), "another job has the turn")
+		leave(t, s, first)
+		require.True(t, enter(t, s, pauser, long).Turn)
+		enter(t, s, job("s", "j4", 4), long)
+		require.False(t, begin(true), "a job that waits is in the way of an idle pause")
+		beside := Entry{Session: "s", Job: "b", Origin: 2}
+		enter(t, s, beside, long)
+		require.False(t, begin(false), "a job beside is in the way")
+		leave(t, s, beside)
+		require.True(t, begin(false))
+		require.True(t, enter(t, s, job("s", "j4", 4), long).Pausing)
 	})
 }
 
 func TestEnterSeesThePause(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		pauser := job("s", "p", 3)
-		ok, err := s.BeginPause(t.Context(), pauser, long)
+		ok, err := s.BeginPause(t.Context(), pauser, long, true)
 		require.NoError(t, err)
 		require.True(t, ok)
 		a := enter(t, s, job("s", "j", 4), long)
@@ -325,7 +352,7 @@ func TestEnterSeesThePause(t *testing.T) {
 		require.False(t, enter(t, s, job("s", "j", 4), long).Pausing)
 		leave(t, s, job("s", "j", 4))
 
-		ok, err = s.BeginPause(t.Context(), Entry{Session: "s"}, time.Millisecond)
+		ok, err = s.BeginPause(t.Context(), Entry{Session: "s"}, time.Millisecond, true)
 		require.NoError(t, err)
 		require.True(t, ok)
 		soon(t, func() bool { return !enter(t, s, job("s", "j", 4), long).Pausing }, "the mark of a dead worker stays")

@@ -309,7 +309,7 @@ func compare(t *rapid.T, s *Store, session string, start time.Time, setTime func
 		},
 		"begin pause": func(t *rapid.T) {
 			e, d := draw(t), lease(t)
-			ok, err := s.BeginPause(ctx, e, d)
+			ok, err := s.BeginPause(ctx, e, d, true)
 			require.NoError(t, err)
 			require.Equal(t, m.beginPause(e.Job, d), ok)
 		},

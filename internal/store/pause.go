@@ -16,10 +16,11 @@ var (
 // worker that died and will be followed by another. It is atomic with Enter: a
 // job either stands in the way, or sees Pausing. Asked again for the same job it
 // gives the same answer and extends the mark. Without a Job in e every job
-// stands in the way.
-func (s *Store) BeginPause(ctx context.Context, e Entry, ttl time.Duration) (ok bool, err error) {
+// stands in the way. Unless alone is asked for, a job that has the turn of its
+// lane does not mind those that wait behind it: they wait for its own end.
+func (s *Store) BeginPause(ctx context.Context, e Entry, ttl time.Duration, alone bool) (ok bool, err error) {
 	k := s.keys.session(e.Session)
-	cmd := pauseBeginScript.eval(ctx, 3, k.lane, k.jobs, k.pause, marker(e), ms(ttl))
+	cmd := pauseBeginScript.eval(ctx, 3, k.lane, k.jobs, k.pause, marker(e), ms(ttl), flag(alone))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return false, wrap("begin pause of session "+e.Session, err)
 	}

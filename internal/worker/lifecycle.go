@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
@@ -68,6 +69,9 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 		}
 		switch k.State {
 		case session.Paused:
+			if onlyIdle {
+				s.correct(ctx, k)
+			}
 			return true, nil
 		case session.Active:
 			if onlyIdle && s.touched(ctx, k) {
@@ -91,6 +95,7 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			}
 		default:
 			if onlyIdle {
+				s.correct(ctx, k)
 				return false, nil
 			}
 			return false, faultf(jobs.ClassNotFound, "session %s has no sandbox to pause: it is %s", a.session, stateWord(k.State))
@@ -102,6 +107,50 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 	return false, err
 }
 
+// clearEnded takes jobs that have ended out of the session in Redis, where a worker
+// that died, or could not reach Redis, has left them. It reports whether there was
+// one.
+func (s *sessions) clearEnded(ctx context.Context, pauser store.Entry) (cleared bool) {
+	ids, err := s.view.Registered(ctx, pauser.Session)
+	if err != nil {
+		s.log.Warn("jobs of a session not looked up", "session_id", pauser.Session, "err", err)
+		return false
+	}
+	for _, id := range ids[:min(len(ids), mostEnded)] {
+		if id == pauser.Job {
+			continue
+		}
+		past, err := s.facts.History(ctx, events.Job{Session: pauser.Session, ID: id})
+		if err != nil || !past.Ended() {
+			continue
+		}
+		if _, err := s.view.Leave(ctx, store.Entry{Session: pauser.Session, Job: id}, 0); err != nil {
+			s.log.Warn("ended job not taken out of the session", "session_id", pauser.Session, "job_id", id, "err", err)
+			continue
+		}
+		s.log.Info("ended job taken out of the session", "session_id", pauser.Session, "job_id", id)
+		cleared = true
+	}
+	return cleared
+}
+
+// mostEnded is how many jobs are looked up for one pause.
+const mostEnded = 100
+
+// correct writes into the view what the stream says, where a deadline there has
+// spoken of a session that is not active.
+func (s *sessions) correct(ctx context.Context, k known) {
+	if k.State == session.None {
+		return
+	}
+	if err := s.view.PutSession(ctx, k.Record, k.seq); err != nil {
+		s.log.Warn("session view not written", "session_id", k.Session, "err", err)
+	}
+	if !k.State.Running() {
+		s.quiet(ctx, k.Session)
+	}
+}
+
 // touched reports whether the session was used after its idle time had been
 // claimed: its deadline is later than the claim has set it.
 func (s *sessions) touched(ctx context.Context, k known) bool {
@@ -110,7 +159,10 @@ func (s *sessions) touched(ctx context.Context, k known) bool {
 }
 
 func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
-	free, err := s.view.BeginPause(ctx, entry, pauseLimit)
+	free, err := s.view.BeginPause(ctx, entry, pauseLimit, onlyIdle)
+	if err == nil && !free && s.clearEnded(ctx, entry) {
+		free, err = s.view.BeginPause(ctx, entry, pauseLimit, onlyIdle)
+	}
 	if err != nil {
 		return false, fmt.Errorf("begin the pause of session %s: %w", k.Session, err)
 	}

@@ -1,0 +1,61 @@
+package worker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/store"
+	"github.com/sandjet/sandjet/internal/worker"
+)
+
+// A worker that died right after the end of its job has left the job in the
+// session: it keeps nothing awake.
+func TestEndedJobKeepsNothingAwake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker(func(c *worker.Config) { c.IdleTimeout = time.Second })
+	job := w.run("s1", "true")
+	require.Equal(t, events.Succeeded, w.follow(job).Kind)
+	_, err := w.view(w.redis.URL()).Enter(t.Context(), store.Entry{Session: "s1", Job: job.ID, Origin: 1, Holder: "dead/JOBS.1.1"}, time.Millisecond)
+	require.NoError(t, err)
+	w.state("s1", session.Paused)
+}
+
+// A pause in its turn does not wait for the jobs that wait for it.
+func TestPauseBeforeOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	first := w.run("s1", "sleep", "1")
+	pause := w.publish(jobs.SandboxPause, &jobs.Lifecycle{Common: jobs.Common{Session: "s1"}})
+	last := w.run("s1", "true")
+	for _, job := range []events.Job{first, pause, last} {
+		require.Equal(t, events.Succeeded, w.follow(job).Kind, job)
+	}
+	w.state("s1", session.Active)
+}
+
+// A view that still has a session as active is put right by the first deadline
+// that speaks of it.
+func TestStaleViewIsCorrected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "true")).Kind)
+	rec, _, err := w.facts.Session(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, events.Succeeded, w.follow(w.publish(jobs.SandboxDestroy, &jobs.Lifecycle{Common: jobs.Common{Session: "s1"}})).Kind)
+	w.flushRedis()
+	view := w.view(w.redis.URL())
+	require.NoError(t, view.PutSession(t.Context(), rec, 1))
+	require.NoError(t, view.SetDeadline(t.Context(), store.Idle, "s1", time.Millisecond))
+	require.Eventually(t, func() bool {
+		now, _, err := view.Session(t.Context(), "s1")
+		return err == nil && now.State == session.Destroyed
+	}, eventually, tick)
+}
