@@ -181,25 +181,47 @@ func (l *Log) record(ctx context.Context, id string, newest stored) (Fact[sessio
 	return last, nil
 }
 
-// Sessions yields the last record of every session, from SESSIONS, which follows
-// EVENTS within moments, through one consumer. A session that changes meanwhile may
-// come twice, the newer record later. Seq is the record's sequence in EVENTS. What
-// cannot be a record is passed over as in Session.
+// Sessions yields the last record of every session: those in SESSIONS, through one
+// consumer, and then what EVENTS has that had not come there. The copy takes moments,
+// and a replica that was cut off may be behind by more. A session may come twice, the
+// newer record later, so those that were destroyed are to be minded too. Seq is the
+// record's sequence in EVENTS. What cannot be a record is passed over as in Session.
 func (l *Log) Sessions(ctx context.Context) iter.Seq2[Fact[session.Record], error] {
 	return func(yield func(Fact[session.Record], error) bool) {
-		on := true
-		err := l.readStates(ctx, func(s stored) bool {
+		on, copied := true, uint64(0)
+		give := func(s stored) bool {
+			copied = max(copied, origin(s))
 			f, err := l.record(ctx, l.sessionIn(s.Subject), s)
 			if errors.Is(err, ErrNotFound) {
 				return true // nothing of it can be read
 			}
 			on = yield(f, err) && err == nil
 			return on
-		})
+		}
+		newest, err := l.newestState(ctx)
+		if err == nil {
+			err = l.readStates(ctx, give)
+		}
+		if err == nil && on {
+			for s, scanErr := range l.scan(ctx, l.stateSubject("*"), copied+1, newest) {
+				if err = scanErr; err != nil || !give(s) {
+					break
+				}
+			}
+		}
 		if err != nil && on {
 			yield(Fact[session.Record]{}, fmt.Errorf("sessions: %w", err))
 		}
 	}
+}
+
+// newestState is the sequence of the newest session.state event, 0 if there is none.
+func (l *Log) newestState(ctx context.Context) (uint64, error) {
+	s, err := l.leader(ctx, l.stream, request{LastFor: l.stateSubject("*")})
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
+	}
+	return s.Seq, err
 }
 
 // sessionIn is the session of a state's subject.

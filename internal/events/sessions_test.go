@@ -2,10 +2,12 @@ package events_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -57,6 +59,19 @@ func last(t *testing.T, w *worker, prefix string, n int) map[string]events.Fact[
 	return got
 }
 
+// copied waits until SESSIONS has the session.
+func copied(t *testing.T, w *worker, id string) *jetstream.RawStreamMsg {
+	t.Helper()
+	st, err := w.js.Stream(t.Context(), events.StreamSessions)
+	require.NoError(t, err)
+	var m *jetstream.RawStreamMsg
+	require.Eventually(t, func() bool {
+		m, err = st.GetLastMsgForSubject(t.Context(), "event."+id+".session.state")
+		return err == nil
+	}, 30*time.Second, 20*time.Millisecond)
+	return m
+}
+
 // More sessions than one request of the server answers for.
 func TestSessionsPages(t *testing.T) {
 	t.Parallel()
@@ -86,6 +101,32 @@ func TestSessionsPages(t *testing.T) {
 	})
 }
 
+// What the copy does not have yet is read from the events themselves.
+func TestSessionsBeforeTheirCopy(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	id := job(t).Session
+	put := func(id string, st session.State, prev uint64) uint64 {
+		seq, err := w.log.PutSession(t.Context(), session.Record{Session: id, State: st}, prev)
+		require.NoError(t, err)
+		return seq
+	}
+	one := put(id, session.Active, 0)
+	put(id+"-2", session.Active, 0)
+	two := put(id, session.Destroyed, one)
+	require.Eventually(t, func() bool {
+		return strings.Contains(string(copied(t, w, id).Data), string(session.Destroyed))
+	}, 30*time.Second, 20*time.Millisecond)
+	st, err := w.js.Stream(t.Context(), events.StreamSessions)
+	require.NoError(t, err)
+	require.NoError(t, st.DeleteMsg(t.Context(), copied(t, w, id).Sequence))
+
+	got := last(t, w, id[:len(id)-1], 2)
+	require.Equal(t, session.Destroyed, got[id].Value.State)
+	require.Equal(t, two, got[id].Seq)
+}
+
 // A session that has not changed for longer than EVENTS keeps events is still known
 // and may still change.
 func TestSessionOutlivesItsEvents(t *testing.T) {
@@ -95,7 +136,7 @@ func TestSessionOutlivesItsEvents(t *testing.T) {
 	id := job(t).Session
 	seq, err := w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Paused}, 0)
 	require.NoError(t, err)
-	last(t, w, id[:1], 1)
+	copied(t, w, id)
 	st, err := w.js.Stream(t.Context(), events.StreamEvents)
 	require.NoError(t, err)
 	require.NoError(t, st.Purge(t.Context()))
@@ -121,7 +162,7 @@ func TestDestroyedSessionIsForgotten(t *testing.T) {
 	id := job(t).Session
 	_, err := w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Destroyed}, 0)
 	require.NoError(t, err)
-	last(t, w, id[:1], 1)
+	copied(t, w, id)
 	for _, name := range []string{events.StreamEvents, events.StreamSessions} {
 		st, err := w.js.Stream(t.Context(), name)
 		require.NoError(t, err)

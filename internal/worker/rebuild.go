@@ -105,13 +105,16 @@ func (w *Worker) readSessions(ctx context.Context, to chan<- []store.Stated) err
 			return context.Cause(ctx)
 		}
 	}
+	seen := map[string]bool{}
 	for f, err := range w.facts.Sessions(ctx) {
 		if err != nil {
 			return fmt.Errorf("read the sessions: %w", err)
 		}
-		if f.Value.State == session.Destroyed {
+		// One that was destroyed a moment ago may have come in an older state.
+		if f.Value.State == session.Destroyed && !seen[f.Value.Session] {
 			continue
 		}
+		seen[f.Value.Session] = true
 		if batch = append(batch, store.Stated{Record: f.Value, Seq: f.Seq}); len(batch) == rebuildBatch {
 			if err := send(); err != nil {
 				return err
