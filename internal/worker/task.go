@@ -265,6 +265,11 @@ func mendable(err error) bool {
 // mend asks the control plane what became of the sandbox and has it ready
 // again. Without an answer the stream is just tried again.
 func (t *task) mend(ctx context.Context, cause error) error {
+	// Whoever was frozen learns here that the job is another's now: it must not
+	// make a sandbox for a job that it does not hold.
+	if _, err := t.claim.History(ctx); err != nil {
+		return err
+	}
 	k, err := t.w.sessions.read(ctx, t.d.Session)
 	if err != nil {
 		return err
