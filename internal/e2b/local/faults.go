@@ -31,10 +31,11 @@ type Fault struct {
 	Skip    int    // how many calls to let pass first
 	Count   int    // how many calls to meet; 0 means one, below 0 all
 	Action  Action // what happens
+	Met     func() // called for each call that it meets, if set; must not block
 }
 
-// Action is what a [Fault] does: [Status], [Hang], [Delay], [CutAfter] or
-// [LostAnswer].
+// Action is what a [Fault] does: [Status], [Hang], [Delay], [CutAfter],
+// [LostAnswer] or [LateEffect].
 type Action interface{ action() }
 
 // Status answers without doing anything. The body is E2B's error with Code and
@@ -65,11 +66,16 @@ type CutAfter struct {
 // answer. A stream is reset at its first message: the command has started.
 type LostAnswer struct{}
 
+// LateEffect resets the connection at once and does what was asked so long
+// after, when who asked has given up. It is for calls of the control plane.
+type LateEffect time.Duration
+
 func (Status) action()     {}
 func (Hang) action()       {}
 func (Delay) action()      {}
 func (CutAfter) action()   {}
 func (LostAnswer) action() {}
+func (LateEffect) action() {}
 
 type armed struct {
 	Fault
@@ -161,6 +167,9 @@ func (f *Faults) take(op, sandbox string) *armed {
 		}
 		if a.left > 0 {
 			a.left--
+		}
+		if a.Met != nil {
+			a.Met()
 		}
 		return a
 	}

@@ -73,6 +73,19 @@ func TestFaultLostAnswer(t *testing.T) {
 	require.Equal(t, 404, c.call("DELETE", b.on(""), "").status)
 }
 
+// Who asked has its connection reset at once; the effect comes later all the same.
+func TestFaultLateEffect(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	met := make(chan struct{}, 1)
+	c.srv.Faults().Add(Fault{Op: "create", Action: LateEffect(50 * time.Millisecond), Met: func() { met <- struct{}{} }})
+	_, err := c.try("POST", "/v2/sandboxes", `{"templateID":"base"}`)
+	require.Error(t, err)
+	require.Len(t, met, 1)
+	require.Eventually(t, func() bool { return len(c.srv.Sandboxes()) == 1 }, patience, time.Millisecond)
+	require.Equal(t, 201, c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`).status, "one call alone")
+}
+
 func TestFaultHangAndDelay(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, start(t, Config{Isolation: None}))

@@ -42,6 +42,8 @@ func (f *Faults) wrap(next http.Handler) http.Handler {
 		case LostAnswer:
 			next.ServeHTTP(&lostWriter{ResponseWriter: w, header: http.Header{}, ctx: r.Context()}, r)
 			cut(r.Context())
+		case LateEffect:
+			late(time.Duration(act), w, r, next)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -83,6 +85,22 @@ func cutAfter(c CutAfter, w http.ResponseWriter, r *http.Request, next http.Hand
 		return
 	}
 	next.ServeHTTP(&cutWriter{ResponseWriter: w, left: c.Bytes, ctx: r.Context()}, r)
+}
+
+// late cuts the connection and lets the call act later all the same.
+func late(after time.Duration, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, hangBody))
+	cut(r.Context())
+	if err != nil {
+		return
+	}
+	ctx := context.WithoutCancel(r.Context())
+	if !wait(ctx, after) {
+		return
+	}
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	next.ServeHTTP(&lostWriter{ResponseWriter: w, header: http.Header{}, ctx: ctx}, r)
 }
 
 var errCut = errors.New("connection cut by a fault")
