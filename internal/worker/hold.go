@@ -165,6 +165,16 @@ func (h *hold) inherit() error {
 			h.w.m.takeovers.Inc()
 			h.log.Info("job taken over", "attempt", next.Attempt, "from", past.Claimed.Value.Worker)
 		}
+		if past.Claimed.OK() {
+			// In a cluster a line of the last holder's that was on its way among the
+			// replicas may come before the claim, which did not see it. Now none can.
+			if past, err = h.claim.History(h.ctx); err != nil {
+				return fmt.Errorf("read the job's history: %w", err)
+			}
+			if past.Ended() && !point.Off(point.History) {
+				return errEnded
+			}
+		}
 		h.past = past
 		return nil
 	}
