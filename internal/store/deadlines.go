@@ -78,8 +78,17 @@ func (s *Store) ClaimDue(ctx context.Context, kind Deadline, n int, lease time.D
 
 // Done takes a claimed deadline away, unless it was set anew since the claim.
 func (s *Store) Done(ctx context.Context, kind Deadline, d Due) error {
-	return wrap("finish deadline of session "+d.Session,
-		s.flush.do1(ctx, dueDoneScript.eval(ctx, 1, s.keys.due(kind), d.Session, strconv.FormatInt(d.claim, 10))))
+	return wrap("finish deadline of session "+d.Session, s.flush.do1(ctx, s.settleDue(ctx, kind, d, "")))
+}
+
+// Postpone moves a claimed deadline to in from now, be that sooner or later than the
+// claim's lease, unless it was set anew since the claim.
+func (s *Store) Postpone(ctx context.Context, kind Deadline, d Due, in time.Duration) error {
+	return wrap("postpone deadline of session "+d.Session, s.flush.do1(ctx, s.settleDue(ctx, kind, d, signed(in))))
+}
+
+func (s *Store) settleDue(ctx context.Context, kind Deadline, d Due, in string) command {
+	return dueDoneScript.eval(ctx, 1, s.keys.due(kind), d.Session, strconv.FormatInt(d.claim, 10), in)
 }
 
 // Next returns the n sessions whose deadlines come first, due or not, without a

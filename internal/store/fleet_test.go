@@ -35,6 +35,34 @@ func TestIdleOnlyMovesLater(t *testing.T) {
 	})
 }
 
+// A claimed deadline moves to where it is told, also to before the claim's lease;
+// one that was set anew since stays.
+func TestPostpone(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		claim := func() Due {
+			require.NoError(t, s.ClearDeadline(ctx, Idle, "a"))
+			require.NoError(t, s.SetDeadline(ctx, Idle, "a", -time.Second))
+			due, err := s.ClaimDue(ctx, Idle, 10, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, []string{"a"}, sessions(due))
+			return due[0]
+		}
+		until := func() time.Duration {
+			at, err := s.DeadlineOf(ctx, Idle, "a")
+			require.NoError(t, err)
+			return time.Until(at)
+		}
+		d := claim()
+		require.NoError(t, s.Postpone(ctx, Idle, d, 10*time.Minute))
+		require.InDelta(t, 10, until().Minutes(), 1)
+		d = claim()
+		require.NoError(t, s.SetDeadline(ctx, Idle, "a", 2*time.Hour))
+		require.NoError(t, s.Postpone(ctx, Idle, d, 10*time.Minute))
+		require.InDelta(t, 120, until().Minutes(), 1)
+	})
+}
+
 func TestClaimComesBackUntilDone(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()

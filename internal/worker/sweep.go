@@ -82,15 +82,21 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return err
 	}
 	if rec.State != session.Active && rec.State != session.Pausing {
-		return w.view.Done(ctx, store.Idle, d)
-	}
-	if len(running)+queued > 0 && !point.Off(point.IdleGuard) {
-		// The claim has moved the deadline, and a deadline only ever moves later:
-		// take it away first, or the end of the job would not count.
-		if err := w.view.Done(ctx, store.Idle, d); err != nil {
+		// The view may have missed the session's last state.
+		k, err := w.sessions.read(ctx, d.Session)
+		if err != nil {
 			return err
 		}
-		return w.view.SetDeadline(ctx, store.Idle, d.Session, w.sessions.idle(rec))
+		w.sessions.correct(ctx, k)
+		if k.State != session.Active && k.State != session.Pausing {
+			return w.view.Done(ctx, store.Idle, d)
+		}
+		rec, seq = k.Record, k.seq
+	}
+	if len(running)+queued > 0 && !point.Off(point.IdleGuard) {
+		// Not by a plain SetDeadline: the claim has moved the deadline, and one only
+		// ever moves later, so that the end of the job would not count.
+		return w.view.Postpone(ctx, store.Idle, d, w.sessions.idle(rec))
 	}
 	w.m.idleLag.Observe(time.Since(d.DueAt).Seconds())
 	return w.ask(ctx, jobs.SandboxPause, &jobs.Lifecycle{
