@@ -217,8 +217,25 @@ func (a *App) check(ctx context.Context, m *metrics) (*e2b.Client, *store.Store,
 	return client, view, nil
 }
 
-// setup brings streams and consumers up to date.
+// setupTry is how long one try of the setup may take: many calls, each of which
+// takes milliseconds.
+const setupTry = 10 * time.Second
+
+// setup brings streams and consumers up to date. A cluster that changes its leader
+// forgets what it was asked: then it is asked again.
 func (a *App) setup(ctx context.Context, js jetstream.JetStream, queue *jobs.Queue) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, setupTry)
+		err := a.setUp(once, js, queue)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		a.log.Warn("streams not set up, trying again", "err", err)
+	}
+}
+
+func (a *App) setUp(ctx context.Context, js jetstream.JetStream, queue *jobs.Queue) error {
 	if err := events.Setup(ctx, js, events.Config{
 		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, MaxAge: a.cfg.EventsAge, MaxBytes: a.cfg.EventsCap,
 	}); err != nil {
