@@ -18,7 +18,7 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X github.com/sandjet/sandjet/inte
 TESTFLAGS := -count=$(COUNT) -timeout=$(TIMEOUT) $(if $(RUN),-run='$(RUN)') $(if $(RACE),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test race vet fmt lint vuln bench build schemas generate fuzz-short clean
+.PHONY: help demo up test race vet fmt lint vuln bench build schemas generate fuzz-short chaos chaos-long soak clean
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,17 @@ fuzz-short: ## Run every fuzz target for FUZZTIME (10s)
 	    echo "$$p $$f"; $(GO) test -run='^$$' -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) $$p || exit 1; \
 	  done; \
 	done
+
+chaos: ## The fault campaign and its negative controls, some minutes (SEED=1 JOBS=250 FAULTS=30)
+	@$(GO) run -buildvcs=false ./internal/chaos/campaign -seed $(or $(SEED),1) -jobs $(or $(JOBS),250) -faults $(or $(FAULTS),30) \
+	  -loud 1048576 -controls
+
+chaos-long: ## The campaign alone, at the size you ask for (SEED= JOBS= FAULTS= KINDS= OFF= KEEP=1)
+	@$(GO) run -buildvcs=false ./internal/chaos/campaign -seed $(or $(SEED),1) -jobs $(or $(JOBS),2000) -faults $(or $(FAULTS),400) \
+	  $(if $(KINDS),-kinds $(KINDS)) $(if $(OFF),-off $(OFF)) $(if $(KEEP),-keep)
+
+soak: ## Steady load with mild faults for MINUTES (30); fails if memory, files or goroutines keep growing
+	@$(GO) run -buildvcs=false ./internal/chaos/soak -minutes $(or $(MINUTES),30) -seed $(or $(SEED),1)
 
 clean: ## Remove what was built here
 	@rm -rf $(BIN) .cache

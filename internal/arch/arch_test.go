@@ -48,7 +48,7 @@ var pure = []string{"internal/wire", "internal/session", "internal/point"}
 
 // aside stands outside the house: what development and tests need. It may use
 // any floor below the roof; of the products only cmd/devstack may use it.
-var aside = []string{"internal/stack", "internal/bench", "internal/arch", "internal/testreport", "internal/e2b/local"}
+var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/e2b/local"}
 
 // sameFloor lists the arrows that may point sideways, each with its reason.
 var sameFloor = map[[2]string]string{
@@ -187,7 +187,7 @@ func check(p pkg) []string {
 			out = append(out, "a test of "+from+" imports "+local(im)+": "+s)
 		}
 	}
-	if imports(p, "internal/e2b") && imports(p, "internal/store") && room != "internal/worker" && !under(from, "cmd/devstack", "internal/stack", "internal/bench") {
+	if imports(p, "internal/e2b") && imports(p, "internal/store") && room != "internal/worker" && !under(from, "cmd/devstack", "internal/stack", "internal/bench", "internal/chaos") {
 		out = append(out, from+" sees Redis and E2B: only internal/worker may")
 	}
 	return out

@@ -1,0 +1,280 @@
+package check
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/chaos/plan"
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/wire"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
+
+// tale builds the record of a campaign that kept every promise; each test then
+// breaks one.
+type tale struct {
+	*Record
+	seq uint64
+}
+
+func (t *tale) add(j *Job, s float64, k events.Kind, token uint64, writer string, payload any) uint64 {
+	b, _ := json.Marshal(payload)
+	t.seq++
+	j.Events = append(j.Events, Event{Seq: t.seq, Time: at(s), Kind: k, Token: token, Writer: writer, Data: b})
+	return t.seq
+}
+
+// job adds a quick command that ran from a second to the next but one.
+func (t *tale) job(id string, s float64) *Job {
+	j := &Job{Acked: at(s), Plan: &plan.Job{
+		Session: "s", ID: id, Flavour: plan.Quick, Exclusive: true, Script: &plan.Script{Lines: 3},
+	}}
+	t.Jobs = append(t.Jobs, j)
+	t.add(j, s, events.KindAccepted, 0, "w1", events.Accepted{})
+	c := t.add(j, s, events.KindClaimed, 0, "w1", events.Claimed{Worker: "w1", Attempt: 1, Origin: uint64(len(t.Jobs))})
+	t.add(j, s+.1, events.KindStarted, c, "w1", events.Started{Attempt: 1, Generation: 1})
+	t.add(j, s+1, events.Succeeded, c, "w1", events.Outcome{Class: "ok", Attempts: 1})
+	t.Runs = append(t.Runs, Run{Session: "s", Generation: 1, Job: id, Attempt: 1, Start: at(s + .2), End: at(s + .9)})
+	return j
+}
+
+func (t *tale) state(s float64, st session.State, job string) {
+	t.seq++
+	t.States["s"] = append(t.States["s"], State{Seq: t.seq, Time: at(s), Record: session.Record{
+		Session: "s", State: st, Generation: 1, SandboxID: "box", Attempt: "a", Job: job, IdleTimeout: wire.Duration(5 * time.Second),
+	}})
+}
+
+func newTale() (*tale, *Job, *Job) {
+	t := &tale{Record: &Record{AckWait: 2 * time.Second, Idle: 5 * time.Second, States: map[string][]State{},
+		Truth: map[string]string{"s": "paused"}, View: map[string]string{"s": "paused"}, Rebuilt: map[string]string{"s": "paused"},
+		Began: at(0), Ended: at(100)}}
+	t.state(0, session.Provisioning, "one")
+	t.state(.1, session.Active, "one")
+	one, two := t.job("one", 1), t.job("two", 3)
+	t.state(10, session.Pausing, "idle-1-1")
+	t.state(10.1, session.Paused, "idle-1-1")
+	t.Boxes = []Box{{ID: "box", Session: "s", Attempt: "a", Born: at(0)}}
+	t.Bounds = []Bound{{What: "a stream", Have: 1, May: 2}}
+	return t, one, two
+}
+
+func TestAllKept(t *testing.T) {
+	t.Parallel()
+	s, _, _ := newTale()
+	r := All(s.Record)
+	require.Empty(t, r.Violations)
+	for promise := 1; promise <= Promises; promise++ {
+		if promise != 8 { // nothing waited
+			require.NotZero(t, r.Checked[promise], "promise %d was checked on nothing", promise)
+		}
+	}
+}
+
+func TestFaultsAndPromises(t *testing.T) {
+	t.Parallel()
+	s, _, _ := newTale()
+	s.Faults = []Fault{{Kind: "storm", From: at(1.5), To: at(1.6), Effective: true}, {Kind: "calm", From: at(1.5), To: at(1.6)}}
+	r := All(s.Record)
+	require.Equal(t, 1, r.Under["storm"][0], "one job lived in the storm")
+	require.NotContains(t, r.Under, "calm")
+}
+
+// Each check can fail: a history that breaks a promise is seen as just that.
+func TestEachIsSeen(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		promise int
+		want    string
+		spoil   func(s *tale, one, two *Job)
+	}{
+		{"no end", 1, "never ended", func(_ *tale, one, _ *Job) { one.Events = one.Events[:3] }},
+		{"two ends", 1, "a second terminal event", func(s *tale, one, _ *Job) {
+			s.add(one, 2, events.Failed, one.Events[1].Seq, "w1", events.Outcome{Class: "ok", Attempts: 1})
+		}},
+		{"after the end", 1, "after the end", func(s *tale, one, _ *Job) {
+			s.add(one, 2, events.KindWaiting, one.Events[1].Seq, "w1", events.Waiting{})
+		}},
+		{"wrong end", 1, "ended as failed by command_failed", func(s *tale, one, _ *Job) {
+			s.end(one, events.Failed, events.Outcome{Class: "command_failed", Attempts: 1})
+		}},
+		{"quarantined by nobody", 1, "quarantined without reason", func(s *tale, one, _ *Job) {
+			s.Letters = []Letter{{Session: "s", Job: "one", Class: "quarantined"}}
+			s.end(one, events.Dead, events.Outcome{Class: "quarantined", Attempts: 1})
+		}},
+		{"dead without a letter", 1, "dead without a letter", func(s *tale, one, _ *Job) {
+			one.Plan.Flavour = plan.Missing
+			s.end(one, events.Dead, events.Outcome{Class: "not_found", Attempts: 1})
+		}},
+		{"letter of the living", 1, "which is not dead", func(s *tale, _, _ *Job) {
+			s.Letters = []Letter{{Session: "s", Job: "one", Class: "internal"}}
+		}},
+		{"two starts", 2, "started 2 times", func(s *tale, _, _ *Job) {
+			s.Runs = append(s.Runs, Run{Session: "s", Generation: 2, Job: "one", Attempt: 1, Start: at(1.2), End: at(1.9)})
+		}},
+		{"no start", 2, "never started", func(s *tale, _, _ *Job) { s.Runs = s.Runs[1:] }},
+		{"attempt out of nothing", 2, "is of attempt 2, want 1", func(s *tale, one, _ *Job) {
+			one.Events[1].Data, _ = json.Marshal(events.Claimed{Worker: "w1", Attempt: 2, Origin: 1})
+		}},
+		{"taken from the living", 2, "nothing had befallen", func(s *tale, one, _ *Job) { s.take(one) }},
+		{"bytes", 3, "a gap", func(_ *tale, one, _ *Job) { one.Output = []string{"a gap"} }},
+		{"object", 3, "differs", func(_ *tale, one, _ *Job) { one.Object = "differs" }},
+		{"zombie", 4, "is worker w0's", func(_ *tale, one, _ *Job) { one.Events[2].Writer = "w0" }},
+		{"old fence", 4, "was written under 1", func(_ *tale, one, _ *Job) { one.Events[2].Token = 1 }},
+		{"order", 5, "started before one", func(_ *tale, one, two *Job) {
+			one.Events[2].Seq, two.Events[2].Seq = two.Events[2].Seq, one.Events[2].Seq
+		}},
+		{"beside each other", 5, "runs beside", func(s *tale, _, _ *Job) { s.Runs[0].End = at(3.5) }},
+		{"early pause", 6, "after the end of two", func(s *tale, _, _ *Job) { s.States["s"][2].Time = at(6) }},
+		{"pause under a command", 6, "while two", func(s *tale, _, _ *Job) { s.Runs[1].End = at(11) }},
+		{"never paused", 6, "never put to sleep", func(s *tale, _, _ *Job) { s.States["s"] = s.States["s"][:2] }},
+		{"stuck", 6, "pausing since", func(s *tale, _, _ *Job) { s.States["s"] = s.States["s"][:3] }},
+		{"silent loss", 6, "without a word", func(s *tale, _, _ *Job) {
+			s.state(20, session.Active, "x")
+			s.States["s"][4].SandboxID = "other"
+			s.state(40, session.Paused, "x")
+			s.Boxes = append(s.Boxes, Box{ID: "other", Attempt: "b"})
+			s.States["s"][5].SandboxID, s.Boxes[0].Gone = "other", at(15)
+		}},
+		{"orphan", 7, "nobody's", func(s *tale, _, _ *Job) { s.Boxes = append(s.Boxes, Box{ID: "b2", Attempt: "a2", Born: at(2)}) }},
+		{"second sandbox", 7, "a second sandbox", func(s *tale, _, _ *Job) {
+			s.Boxes = append(s.Boxes, Box{ID: "b2", Attempt: "a", Born: at(2), Gone: at(3)})
+		}},
+		{"wait that costs", 8, "was spent on quota", func(s *tale, one, _ *Job) {
+			one.Events = one.Events[:3]
+			s.add(one, 2, events.KindRetrying, one.Events[1].Seq, "w1", events.Retrying{Class: "quota", Attempt: 1})
+			c := s.add(one, 2.1, events.KindClaimed, 0, "w1", events.Claimed{Worker: "w1", Attempt: 2, Origin: 1})
+			s.add(one, 2.2, events.Succeeded, c, "w1", events.Outcome{Class: "ok", Attempts: 2})
+			s.Runs = append(s.Runs, Run{Session: "s", Generation: 1, Job: "one", Attempt: 2, Start: at(2.11), End: at(2.12)})
+		}},
+		{"end by a wait", 8, "only makes a job wait", func(s *tale, one, _ *Job) {
+			s.end(one, events.Failed, events.Outcome{Class: "unavailable", Attempts: 1})
+		}},
+		{"view", 9, "the view says", func(s *tale, _, _ *Job) { s.View["s"] = "active" }},
+		{"rebuild", 9, "made anew", func(s *tale, _, _ *Job) { delete(s.Rebuilt, "s") }},
+		{"leak", 10, "the API key is in", func(s *tale, _, _ *Job) { s.Leaks = []string{"a log"} }},
+		{"bound", 11, "is the limit", func(s *tale, _, _ *Job) { s.Bounds[0].Have = 3 }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, one, two := newTale()
+			tt.spoil(s, one, two)
+			r := All(s.Record)
+			var all []string
+			for _, v := range r.Violations {
+				all = append(all, v.String())
+				require.Equal(t, tt.promise, v.Promise, v.String())
+			}
+			require.NotEmpty(t, all)
+			require.Contains(t, strings.Join(all, "\n"), tt.want)
+		})
+	}
+}
+
+// end gives a job another end.
+func (t *tale) end(j *Job, k events.Kind, out events.Outcome) {
+	last := &j.Events[len(j.Events)-1]
+	last.Kind = k
+	last.Data, _ = json.Marshal(out)
+}
+
+// take has another worker take the job over.
+func (t *tale) take(j *Job) {
+	j.Events = j.Events[:3]
+	c := t.add(j, 1.5, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Takeover: true})
+	t.add(j, 2, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
+}
+
+// What the documents say of ends that nobody wants.
+func TestExplained(t *testing.T) {
+	t.Parallel()
+	s, one, _ := newTale()
+	one.Events = one.Events[:3]
+	for i := range 2 {
+		s.add(one, 1.2, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Takeover: true, Crashes: i + 1})
+	}
+	c := one.Events[4].Seq
+	s.add(one, 2, events.Dead, c, "w2", events.Outcome{Class: "quarantined", Attempts: 1})
+	s.Letters = []Letter{{Session: "s", Job: "one", Class: "quarantined"}}
+	s.Faults = []Fault{{Kind: "worker-kill", Class: "worker", Target: "w1", From: at(1.1), To: at(1.3), Effective: true}}
+	r := All(s.Record)
+	require.Empty(t, r.Violations)
+	require.Len(t, r.Explained, 1)
+
+	ts := Takeovers(s.Record)
+	require.Len(t, ts, 2)
+	require.Equal(t, "worker-kill", ts[0].Cause.Kind)
+	require.Equal(t, 100*time.Millisecond, ts[0].After.Round(time.Millisecond))
+}
+
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	j := &plan.Job{ID: "j", Script: &plan.Script{Lines: 3}}
+	whole := string(j.Script.Stdout("j", 1))
+	sum := func(s string) events.Outcome {
+		return events.Outcome{Class: "ok", Attempts: 1, StdoutBytes: int64(len(s)), StdoutSHA256: hexSum(s)}
+	}
+	begins := map[int]int64{1: 0}
+	tests := []struct {
+		name  string
+		parts [][2]any // offset, text
+		out   events.Outcome
+		want  string
+	}{
+		{"whole", [][2]any{{0, whole[:5]}, {5, whole[5:]}}, sum(whole), ""},
+		{"gap", [][2]any{{0, whole[:5]}, {6, whole[6:]}}, sum(whole[:5] + whole[6:]), "a gap of 1 bytes"},
+		{"double", [][2]any{{0, whole[:5]}, {3, whole[3:]}}, sum(whole[:5] + whole[3:]), "2 bytes twice"},
+		{"short", [][2]any{{0, whole[:5]}}, sum(whole[:5]), "subscribers got 5"},
+		{"foreign", [][2]any{{0, "x" + whole[1:]}}, sum("x" + whole[1:]), "from its byte 0"},
+		{"hash", [][2]any{{0, whole}}, events.Outcome{Class: "ok", Attempts: 1, StdoutBytes: int64(len(whole)), StdoutSHA256: "00"}, "hash"},
+		{"count", [][2]any{{0, whole}}, events.Outcome{Class: "ok", Attempts: 1, StdoutBytes: 1, StdoutSHA256: hexSum(whole)}, "tells of 1 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got Collected
+			for i, p := range tt.parts {
+				got.Add(uint64(i), int64(p[0].(int)), []byte(p[1].(string)))
+			}
+			faults := strings.Join(Output(j, events.Stdout, got, begins, events.Succeeded, tt.out), "\n")
+			if tt.want == "" {
+				require.Empty(t, faults)
+			} else {
+				require.Contains(t, faults, tt.want)
+			}
+		})
+	}
+}
+
+// The output of a second attempt follows what the first one wrote.
+func TestOutputOfTwoAttempts(t *testing.T) {
+	t.Parallel()
+	j := &plan.Job{ID: "j", Script: &plan.Script{Lines: 3}}
+	first, second := string(j.Script.Stdout("j", 1))[:7], string(j.Script.Stdout("j", 2))
+	var got Collected
+	got.Add(1, 0, []byte(first+second))
+	out := events.Outcome{Class: "ok", Attempts: 2, StdoutBytes: int64(len(got.Data)), StdoutSHA256: hexSum(first + second)}
+	require.Empty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 2: 7}, events.Succeeded, out))
+	require.NotEmpty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 2: 8}, events.Succeeded, out))
+}
+
+func TestParseRun(t *testing.T) {
+	t.Parallel()
+	r, err := ParseRun("s.2.j.3", noon, noon)
+	require.NoError(t, err)
+	require.Equal(t, Run{Session: "s", Generation: 2, Job: "j", Attempt: 3, Start: noon, End: noon}, r)
+	_, err = ParseRun("s.2.j", noon, noon)
+	require.Error(t, err)
+	_, err = ParseRun("s.x.j.3", noon, noon)
+	require.Error(t, err)
+}
