@@ -65,6 +65,7 @@ type Consumer struct {
 	unparked []*unparker // in the order they asked
 	landed   []*landed   // messages without a slot
 	linger   *time.Timer
+	pace     pace
 }
 
 // unparker waits for a slot to go on with its job.
@@ -214,6 +215,9 @@ func (c *Consumer) halt() {
 	if c.linger != nil {
 		c.linger.Stop()
 		c.linger = nil
+	}
+	if c.pace.timer != nil {
+		c.pace.timer.Stop()
 	}
 }
 

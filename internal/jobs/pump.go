@@ -38,6 +38,9 @@ func (c *Consumer) pump() {
 		c.idle()
 		return
 	}
+	if c.paused() {
+		return
+	}
 	for _, s := range c.sources {
 		if !s.maybe && !s.isOpen() {
 			c.wait(s)
@@ -117,6 +120,7 @@ func (c *Consumer) fetch(s *source) {
 	if s.passed >= c.cfg.Guard {
 		n = max(1, n/c.cfg.Guard)
 	}
+	n = c.pace.most(n, time.Now())
 	if !c.request(s, fetchRequest(n), fetchSilence) {
 		return
 	}
