@@ -83,7 +83,7 @@ func (b *Box) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (b *Box) exchange(op string, ok ...int) exchange {
-	return exchange{op: op, sandbox: b.ref.ID, data: true, secrets: []string{b.ref.AccessToken}, ok: ok}
+	return exchange{op: op, sandbox: b.ref.ID, data: true, secrets: []string{b.ref.AccessToken}, ok: ok, admit: b.client.cfg.Admit}
 }
 
 // request makes a plain HTTP request to envd.

@@ -75,7 +75,7 @@ func (c *Client) do(ctx context.Context, call call, out any) (status int, header
 	if err != nil {
 		return 0, nil, &Error{Op: call.op, Sandbox: call.sandbox, Err: err}
 	}
-	x := exchange{op: call.op, sandbox: call.sandbox, secrets: []string{key}, ok: call.ok}
+	x := exchange{op: call.op, sandbox: call.sandbox, secrets: []string{key}, ok: call.ok, admit: c.cfg.Admit}
 	res, err := x.do(c.api, req)
 	if err != nil {
 		return statusOf(err), nil, err

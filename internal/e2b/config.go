@@ -41,6 +41,9 @@ type Config struct {
 	// when its process has started). It must be quick and safe for concurrent
 	// use.
 	Observe func(Call)
+	// Admit may hold calls back, such as while E2B does not answer; nil lets all
+	// of them go.
+	Admit Admit
 	// Timeouts bound the calls of the control plane.
 	Timeouts Timeouts
 }

@@ -38,6 +38,9 @@ var (
 	// ErrUnavailable happens when E2B cannot be reached, does not answer in
 	// time, or answers with a 5xx.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrHeldBack happens when Config.Admit does not let a call go out: nothing
+	// was sent. Error.RetryAfter is about how long it would hold back the next.
+	ErrHeldBack = errors.New("held back")
 	// ErrSandboxGone happens when the data plane answers 502: no running
 	// sandbox has this id. It was killed, is paused, or never was; only the
 	// control plane knows which.

@@ -23,11 +23,22 @@ type exchange struct {
 	data    bool     // data plane: 502 is a sandbox that does not answer
 	secrets []string // taken out of the server's words
 	ok      []int    // statuses that mean success
+	admit   Admit    // may hold it back; nil does not
 }
 
-// do sends req once. Any status that is not a success, and any failure to get
-// an answer, is an *Error.
+// do sends req once, unless it is held back. Any status that is not a success,
+// and any failure to get an answer, is an *Error.
 func (x exchange) do(client *http.Client, req *http.Request) (*http.Response, error) {
+	done, err := x.admitted()
+	if err != nil {
+		return nil, err
+	}
+	res, err := x.send(client, req)
+	done(err)
+	return res, err
+}
+
+func (x exchange) send(client *http.Client, req *http.Request) (*http.Response, error) {
 	ctx, at := req.Context(), point.Of("e2b", x.op)
 	if err := point.Before(ctx, at); err != nil {
 		return nil, x.broken(ctx, err, false)

@@ -15,6 +15,7 @@ type limits struct {
 
 	mu      sync.Mutex
 	running int
+	peak    int // most that ran at once
 }
 
 func newLimits(c Config) *limits {
@@ -45,7 +46,7 @@ func (l *limits) acquire() error {
 	if l.max > 0 && l.running >= l.max {
 		return errQuota(l.max)
 	}
-	l.running++
+	l.count()
 	return nil
 }
 
@@ -53,7 +54,13 @@ func (l *limits) acquire() error {
 func (l *limits) adopt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.count()
+}
+
+// count adds one; l.mu is held.
+func (l *limits) count() {
 	l.running++
+	l.peak = max(l.peak, l.running)
 }
 
 func (l *limits) release() {

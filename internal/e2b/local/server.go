@@ -153,11 +153,26 @@ func (s *Server) Sandboxes() []e2b.ListedSandbox {
 	return list
 }
 
+// Peak says how many sandboxes ran at once at most since the server started.
+func (s *Server) Peak() int {
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	return s.limits.peak
+}
+
 // KillSandbox ends a sandbox as if its machine had died: its streams are reset
 // and it is not found from then on. It reports whether there was one.
 func (s *Server) KillSandbox(id string) bool {
 	sb, err := s.find(id)
 	return err == nil && sb.kill()
+}
+
+// CutStreams resets every call to envd that is being served, in all sandboxes, as
+// when the way to them breaks. The processes live on.
+func (s *Server) CutStreams() {
+	for _, sb := range s.all() {
+		sb.calls.cut()
+	}
 }
 
 // Close ends every process of every sandbox and all goroutines. Sandboxes stay
