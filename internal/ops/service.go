@@ -36,7 +36,9 @@ type Service struct {
 	Sandbox func(ctx context.Context, id string) (*query.Sandbox, error)
 	// Reconciler compares E2B's sandboxes with the sessions.
 	Reconciler func(ctx context.Context, req query.ReconcileRequest) (query.ReconcileReply, error)
-	Log        *slog.Logger
+	// Breakers tells the state of each class of calls to E2B; nil for none.
+	Breakers func() map[string]string
+	Log      *slog.Logger
 }
 
 const (

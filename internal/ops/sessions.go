@@ -100,7 +100,13 @@ func (s *Service) stats(ctx context.Context, _ struct{}) (query.StatsReply, erro
 	if err != nil {
 		return out, err
 	}
-	out.Slots = query.Slots{Used: len(slots), Limit: s.SlotLimit}
+	out.Slots = query.Slots{Used: len(slots.Slots) + slots.Granted, Limit: s.SlotLimit, Waiting: slots.Waiting}
+	if slots.Allowed >= 0 {
+		out.Slots.Allowed = &slots.Allowed
+	}
+	if s.Breakers != nil {
+		out.Breakers = s.Breakers()
+	}
 	return out, s.count(ctx, out.Sessions)
 }
 

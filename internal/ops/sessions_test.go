@@ -168,7 +168,7 @@ func TestPageThatIsTooLarge(t *testing.T) {
 func TestStats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	require.JSONEq(t, `{"worker":"w1","version":"1.2.3","queued":0,"running":0,"waiting":0,"dead":0,"events":0,"sessions":{},"slots":{"used":0,"limit":20}}`,
+	require.JSONEq(t, `{"worker":"w1","version":"1.2.3","queued":0,"running":0,"waiting":0,"dead":0,"events":0,"sessions":{},"slots":{"used":0,"limit":20,"waiting":0}}`,
 		first(s.request(query.Stats, ``)))
 	s.session(session.Record{Session: "s1", State: session.Active, Generation: 1})
 	s.session(session.Record{Session: "s2", State: session.Paused, Generation: 1})
@@ -178,9 +178,9 @@ func TestStats(t *testing.T) {
 		require.NoError(t, err)
 	}
 	s.letter("s1", "j1", `{"id":"j1","session":"s1","argv":["x"]}`, jobs.ClassInvalid)
-	ok, _, err := s.view.AcquireSlot(t.Context(), "s1", 20, time.Hour)
+	slot, err := s.view.TakeSlot(t.Context(), store.SlotAsk{Session: "s1", Job: "j1"}, time.Hour)
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, slot.OK)
 
 	s.answered(query.Stats, `{}`)
 	got, err := s.ask.Stats(t.Context())

@@ -217,10 +217,15 @@ type StatsReply struct {
 	Events   uint64         `json:"events"`
 	Sessions map[string]int `json:"sessions"` // by state
 	Slots    Slots          `json:"slots"`
+	// Breakers is whether the worker that answered holds calls to E2B back, by
+	// class: closed, half-open or open.
+	Breakers map[string]string `json:"breakers,omitempty"`
 }
 
 // Slots is the use of E2B's running sandboxes.
 type Slots struct {
-	Used  int `json:"used"`
-	Limit int `json:"limit"`
+	Used    int  `json:"used"`              // running, or about to
+	Limit   int  `json:"limit"`             // that was configured; 0 for none
+	Allowed *int `json:"allowed,omitempty"` // at present: less than the limit where E2B has said so
+	Waiting int  `json:"waiting"`           // sessions in line
 }

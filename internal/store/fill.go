@@ -21,7 +21,7 @@ type Stated struct {
 // means that it has none.
 type Clocks struct {
 	Idle, Stale, Watch time.Duration // from now to the deadline; less than 0 if it is over
-	Slot               time.Duration // the lease of its slot
+	Slot               bool          // it runs
 }
 
 // fillBatch is how many sessions go out in one flush: few enough that the calls
@@ -88,10 +88,10 @@ func (s *Store) fillBatch(ctx context.Context, list []Stated, clocks func(sessio
 // setClocks sets the deadlines and slots of records that stand. It returns when
 // the leases of the slots end that it gave.
 func (s *Store) setClocks(ctx context.Context, list []Stated, clocks func(session.Record) Clocks) (map[string]int64, error) {
-	idle, slots := []string{s.keys.due(Idle), "GT"}, []string{s.keys.slots(), "CH"}
+	idle := []string{s.keys.due(Idle), "GT"}
 	stale, watch := []string{s.keys.due(Stale), "CH"}, []string{s.keys.due(Watch), "CH"}
 	var cmds []command
-	given := map[string]int64{}
+	var running []SlotOf
 	for _, one := range list {
 		id, c := one.Record.Session, clocks(one.Record)
 		if c.Idle != 0 {
@@ -104,15 +104,20 @@ func (s *Store) setClocks(ctx context.Context, list []Stated, clocks func(sessio
 		if c.Watch != 0 {
 			watch = append(watch, signed(c.Watch), id)
 		}
-		if c.Slot != 0 {
-			slots = append(slots, signed(c.Slot), id)
-			given[id] = c.Slot.Milliseconds()
+		if c.Slot {
+			running = append(running, SlotOf{id, one.Record.Owner})
 		}
 	}
-	for _, set := range [][]string{idle, stale, watch, slots} { // the slots last: their answer is read
+	for _, set := range [][]string{idle, stale, watch} {
 		if len(set) > 2 {
 			cmds = append(cmds, dueSetScript.eval(ctx, 1, set...))
 		}
+	}
+	// A lease that nobody else gives: it tells these slots from those that somebody
+	// has taken or kept since.
+	lease := s.opts.slots.lease - time.Second
+	if len(running) > 0 { // the last: its answer is read
+		cmds = append(cmds, s.slotCommand(ctx, slotKeepScript, keepArgs(lease, running)...))
 	}
 	if len(cmds) == 0 {
 		return nil, nil
@@ -121,8 +126,9 @@ func (s *Store) setClocks(ctx context.Context, list []Stated, clocks func(sessio
 		return nil, wrap("set deadlines and slots", err)
 	}
 	now, _ := cmds[len(cmds)-1].Val().(int64)
-	for id := range given {
-		given[id] += now
+	given := map[string]int64{}
+	for _, one := range running {
+		given[one.Session] = now + lease.Milliseconds()
 	}
 	return given, nil
 }
@@ -193,8 +199,8 @@ func (s *Store) dropClocks(ctx context.Context, id string, slot int64, c Clocks)
 	if c.Watch == 0 {
 		cmds = append(cmds, plain(ctx, "zrem", s.keys.due(Watch), id))
 	}
-	if c.Slot == 0 && slot != 0 {
-		cmds = append(cmds, dueDoneScript.eval(ctx, 1, s.keys.slots(), id, strconv.FormatInt(slot, 10)))
+	if !c.Slot && slot != 0 {
+		cmds = append(cmds, s.slotCommand(ctx, slotUndoScript, id, strconv.FormatInt(slot, 10)))
 	}
 	if len(cmds) == 0 {
 		return nil

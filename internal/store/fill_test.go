@@ -25,7 +25,7 @@ func clocksOf(r session.Record) Clocks {
 		c.Idle, c.Watch = long, long
 	}
 	if r.State.Running() {
-		c.Slot = long
+		c.Slot = true
 	}
 	return c
 }
@@ -50,7 +50,7 @@ func whole(t *testing.T, s *Store, ids []string) map[string]has {
 		_, watch := s.DeadlineOf(t.Context(), Watch, id)
 		all[id] = has{
 			seq: seq, idle: idle == nil, stale: stale == nil, watch: watch == nil,
-			slot: slices.ContainsFunc(slots, func(one Slot) bool { return one.Session == id }),
+			slot: slices.ContainsFunc(slots.Slots, func(one Slot) bool { return one.Session == id }),
 		}
 	}
 	return all
@@ -59,7 +59,7 @@ func whole(t *testing.T, s *Store, ids []string) map[string]has {
 // wanted is what the view must say of a record.
 func wanted(r session.Record, seq uint64) has {
 	c := clocksOf(r)
-	return has{seq: seq, idle: c.Idle != 0, stale: c.Stale != 0, watch: c.Watch != 0, slot: c.Slot != 0}
+	return has{seq: seq, idle: c.Idle != 0, stale: c.Stale != 0, watch: c.Watch != 0, slot: c.Slot}
 }
 
 func TestFillSessions(t *testing.T) {
@@ -107,7 +107,7 @@ func (m *mover) begin(id string, to session.State) {
 	}
 	if to == session.Active {
 		m.open[id] = []func(){
-			func() { require.NoError(t, m.s.RenewSlot(ctx, 2*long, id)) }, put,
+			func() { require.NoError(t, m.s.KeepSlots(ctx, SlotOf{Session: id})) }, put,
 			func() { require.NoError(t, m.s.SetDeadline(ctx, Idle, id, long)) },
 			func() { require.NoError(t, m.s.SetDeadline(ctx, Watch, id, long)) },
 		}
@@ -115,7 +115,10 @@ func (m *mover) begin(id string, to session.State) {
 	}
 	m.open[id] = []func(){
 		put,
-		func() { require.NoError(t, m.s.ReleaseSlot(ctx, id)) },
+		func() {
+			_, err := m.s.ReleaseSlot(ctx, id)
+			require.NoError(t, err)
+		},
 		func() { require.NoError(t, m.s.ClearDeadline(ctx, Idle, id)) },
 		func() { require.NoError(t, m.s.ClearDeadline(ctx, Watch, id)) },
 	}
@@ -192,5 +195,5 @@ func TestFillRate(t *testing.T) {
 	t.Logf("%d sessions in %s, %.0f a second", n, took.Round(time.Millisecond), float64(n)/took.Seconds())
 	slots, err := s.Slots(t.Context())
 	require.NoError(t, err)
-	require.Len(t, slots, n)
+	require.Len(t, slots.Slots, n)
 }

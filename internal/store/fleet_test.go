@@ -134,63 +134,11 @@ func TestNextIsTheLeastRecentlyUsed(t *testing.T) {
 	})
 }
 
-func TestSlots(t *testing.T) {
-	each(t, func(t *testing.T, s *Store) {
-		ctx := t.Context()
-		take := func(id string, lease time.Duration) (bool, int) {
-			ok, used, err := s.AcquireSlot(ctx, id, 2, lease)
-			require.NoError(t, err)
-			return ok, used
-		}
-		for want, id := range []string{"a", "b"} {
-			ok, used := take(id, long)
-			require.True(t, ok)
-			require.Equal(t, want+1, used)
-		}
-		ok, used := take("c", long)
-		require.False(t, ok)
-		require.Equal(t, 2, used)
-		ok, used = take("a", long)
-		require.True(t, ok, "it has one")
-		require.Equal(t, 2, used)
-
-		require.NoError(t, s.ReleaseSlot(ctx, "a"))
-		require.NoError(t, s.ReleaseSlot(ctx, "nobody"))
-		ok, _ = take("c", time.Millisecond)
-		require.True(t, ok)
-		soon(t, func() bool { ok, _ := take("d", long); return ok }, "a slot without renewal is held for ever")
-
-		require.NoError(t, s.RenewSlot(ctx, 2*long, "e", "b"))
-		slots, err := s.Slots(ctx)
-		require.NoError(t, err)
-		require.Len(t, slots, 3, "what runs counts, above the limit too")
-		require.Equal(t, "d", slots[0].Session)
-		require.Greater(t, slots[2].Left, long)
-		require.NoError(t, s.RenewSlot(ctx, long))
-	})
-}
-
-func TestSlotsUnderLoad(t *testing.T) {
-	each(t, func(t *testing.T, s *Store) {
-		var won atomic.Int32
-		var wg sync.WaitGroup
-		for i := range 50 {
-			wg.Go(func() {
-				if ok, _, err := s.AcquireSlot(t.Context(), fmt.Sprintf("s%d", i), 7, long); err == nil && ok {
-					won.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 7, won.Load())
-	})
-}
-
 func TestRate(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		take := func(perSecond float64, burst int) time.Duration {
-			wait, err := s.TakeRate(ctx, fmt.Sprint("r", perSecond), perSecond, burst)
+			wait, err := s.TakeRate(ctx, fmt.Sprint("r", perSecond), "p", perSecond, burst)
 			require.NoError(t, err)
 			return wait
 		}
@@ -205,8 +153,33 @@ func TestRate(t *testing.T) {
 		require.Zero(t, take(500, 1))
 		soon(t, func() bool { return take(500, 1) == 0 }, "the rate does not come back")
 
-		_, err := s.TakeRate(ctx, "r", 0, 1)
-		require.ErrorContains(t, err, "above 0")
+		_, err := s.TakeRate(ctx, "r", "p", -1, 1)
+		require.ErrorContains(t, err, "no less than 0")
+	})
+}
+
+// A pause holds back whoever stands behind it, one after the other, with a rate and
+// without, and only gets longer.
+func TestRatePause(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		take := func(pause string, perSecond float64) time.Duration {
+			wait, err := s.TakeRate(ctx, "r", pause, perSecond, 1000)
+			require.NoError(t, err)
+			return wait
+		}
+		require.Zero(t, take("a", 0), "neither rate nor pause")
+		require.NoError(t, s.PauseRate(ctx, "a", time.Hour))
+		require.NoError(t, s.PauseRate(ctx, "a", time.Minute))
+		first := take("a", 0)
+		require.InDelta(t, time.Hour, first, float64(time.Minute))
+		for i := range 100 {
+			require.InDelta(t, first+time.Duration(i+1)*spread, take("a", 0), float64(spread*40))
+		}
+		require.Greater(t, take("a", 0.1), first+900*time.Second, "no faster than the rate")
+		require.Zero(t, take("b", 1000), "another pause")
+		require.NoError(t, s.PauseRate(ctx, "c", 5*time.Millisecond))
+		soon(t, func() bool { return take("c", 0) == 0 }, "the pause does not end")
 	})
 }
 

@@ -19,7 +19,17 @@ import (
 //	sandjet:{<session>}:idle    string  for people: its TTL is the time to the pause
 //	sandjet:{g}:due:<kind>      zset    session -> ms when it is due
 //	sandjet:{g}:slots           zset    session -> ms when its lease ends
+//	sandjet:{g}:slots:granted   zset    session that was given a slot -> ms until it must have come for it
+//	sandjet:{g}:slots:owners    hash    session with a slot or a grant -> owner, "@" for none
+//	sandjet:{g}:slots:held      hash    owner -> how many of them
+//	sandjet:{g}:slots:calls     hash    session that was granted -> "<ms of the next call> <job> ..."
+//	sandjet:{g}:slots:learned   string  "<slots that E2B allowed> <ms when it said so>"; expires
+//	sandjet:{g}:slots:leaving   zset    session that is paused to make room -> ms when that is given up
+//	sandjet:{g}:line            hash    session that waits for a slot -> "<ms> <owner> <job> ..."
+//	sandjet:{g}:line:turns      zset    owner with somebody in line -> turn
+//	sandjet:{g}:line:of:<owner> zset    session -> origin sequence of its job
 //	sandjet:{g}:rate:<name>     string  µs of the theoretical arrival time; expires
+//	sandjet:{g}:pause:<name>    string  how many were told to wait for the end of a pause; expires
 //	sandjet:{g}:lease:<name>    string  "<token> <holder>"; expires
 //	sandjet:{g}:unowned         hash    sandbox -> "<ms first seen without an owner> <how often in a row>"; expires
 //	sandjet:{g}:generation      string  "<id> <ms of birth>", and " filled" once it is
@@ -52,7 +62,10 @@ func (k keys) record(session string) string { return k.prefix + "{" + session + 
 
 func (k keys) due(kind Deadline) string     { return k.prefix + "{g}:due:" + string(kind) }
 func (k keys) slots() string                { return k.prefix + "{g}:slots" }
+func (k keys) leaving() string              { return k.prefix + "{g}:slots:leaving" }
+func (k keys) lineOf() string               { return k.prefix + "{g}:line:of:" }
 func (k keys) rate(name string) string      { return k.prefix + "{g}:rate:" + name }
+func (k keys) ratePause(name string) string { return k.prefix + "{g}:pause:" + name }
 func (k keys) lease(name string) string     { return k.prefix + "{g}:lease:" + name }
 func (k keys) unowned() string              { return k.prefix + "{g}:unowned" }
 func (k keys) generation() string           { return k.prefix + "{g}:generation" }
@@ -62,6 +75,13 @@ func (k keys) early(durable string) string  { return k.prefix + "{g}:early:" + d
 func (k keys) view() string                 { return k.prefix + "{jobs}:view" }
 func (k keys) order() string                { return k.prefix + "{jobs}:order" }
 func (k keys) jobsOf(session string) string { return k.prefix + "{jobs}:of:" + session }
+
+// line is all that the scripts of slots and line work on, in the order of
+// slots.lua.
+func (k keys) line() []string {
+	s, l := k.slots(), k.prefix+"{g}:line"
+	return []string{s, s + ":granted", s + ":owners", s + ":held", l, l + ":turns", s + ":calls", s + ":learned", k.leaving()}
+}
 
 // unique hashes the caller's key: it may hold anything, at any length.
 func (k keys) unique(key string) string {

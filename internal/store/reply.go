@@ -15,6 +15,15 @@ func reply(c command) fields {
 	return f
 }
 
+// list is a field that is an array itself.
+func (f fields) list(i int) fields {
+	if i >= len(f) {
+		return nil
+	}
+	l, _ := f[i].([]any)
+	return l
+}
+
 func (f fields) text(i int) string {
 	if i >= len(f) {
 		return ""

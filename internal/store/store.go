@@ -27,6 +27,7 @@ type Store struct {
 type options struct {
 	hold, forget, settle, jobTTL time.Duration
 	jobCap, queue, batch         int
+	slots                        slotOptions
 }
 
 // Option changes what Open builds.
@@ -77,6 +78,7 @@ func Open(ctx context.Context, url string, ns wire.Namespace, opts ...Option) (*
 	s := &Store{client: client, keys: newKeys(ns), opts: options{
 		hold: 10 * time.Minute, forget: time.Hour, settle: 30 * time.Second, jobTTL: 24 * time.Hour,
 		jobCap: 100_000, queue: 4096, batch: 512,
+		slots: slotOptions{lease: 30 * time.Minute, grant: 30 * time.Second, probe: 5 * time.Second},
 	}}
 	for _, o := range opts {
 		o(&s.opts)

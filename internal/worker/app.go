@@ -36,6 +36,7 @@ type App struct {
 	pub      *natsx.Publisher
 	consumer *jobs.Consumer
 	w        *Worker
+	brakes   *breakers
 	opened   []func() // how to close what check has opened
 }
 
@@ -131,6 +132,7 @@ func (a *App) close() {
 // build checks the outside systems and makes the worker.
 func (a *App) build(ctx, parted context.Context) error {
 	m := newMetrics(a.reg)
+	a.brakes = newBreakers(a.log, m)
 	client, view, err := a.check(ctx, m)
 	if err != nil {
 		return err
@@ -166,8 +168,11 @@ func (a *App) build(ctx, parted context.Context) error {
 		wheel:     jobs.NewWheel(), board: newBoard(view, a.log), wakes: wakes,
 		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks),
 		calls:    make(chan struct{}, maxCalls),
-		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m},
+		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m, brakes: a.brakes, tight: make(chan struct{}, 1)},
 	}
+	w.hastener, w.sessions.call = newHastener(queue, a.log), w.callUp
+	w.outage = newOutage(w.hastener)
+	a.brakes.closed = w.outage.over
 	w.renew = newRenewer(view, w.busyLease(), a.log)
 	a.w = w
 	if w.tide, err = newTide(&tide{
@@ -197,7 +202,7 @@ func (a *App) check(ctx context.Context, m *metrics) (*e2b.Client, *store.Store,
 	}
 	client, err := e2b.New(e2b.Config{
 		APIKey: a.cfg.E2BKey, APIURL: a.cfg.E2BAPIURL, SandboxURL: a.cfg.E2BSandboxURL, Domain: a.cfg.E2BDomain,
-		UserAgent: "sandjet/" + Version, Observe: m.call,
+		UserAgent: "sandjet/" + Version, Observe: m.call, Admit: a.brakes.admit,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("e2b: %w", err)
@@ -264,7 +269,16 @@ func (a *App) gauges() {
 		if err != nil {
 			return -1
 		}
-		return float64(len(slots))
+		return float64(len(slots.Slots))
+	})
+	gauge("sandbox_line", "Sessions of the fleet that wait for a slot.", func() float64 {
+		ctx, cancel := context.WithTimeout(a.w.parted, 2*time.Second)
+		defer cancel()
+		slots, err := a.w.view.Slots(ctx)
+		if err != nil {
+			return -1
+		}
+		return float64(slots.Waiting)
 	})
 }
 
@@ -291,9 +305,11 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	start(w.renew.run)
 	start(w.board.run)
 	start(w.tide.run)
+	start(w.hastener.run)
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
 	start(func(context.Context) { w.sweep(sweeping) })
+	start(func(context.Context) { w.tendSlots(sweeping) })
 	start(func(context.Context) { w.watch(sweeping) })
 	start(func(context.Context) { w.reconcileOften(sweeping) })
 	if err := w.facts.WatchCancels(serving, func(key events.Job, r events.CancelRequested) { w.cancelRequested(key, r) }); err != nil {
@@ -355,11 +371,7 @@ func (a *App) drained(finished <-chan error, kill context.Context) error {
 func (w *Worker) cancelRequested(key events.Job, r events.CancelRequested) {
 	w.cancels.add(key, r)
 	w.holds.request(key)
-	w.background(func(ctx context.Context) {
-		if _, err := w.queue.Hasten(ctx, key.Session, key.ID); err != nil {
-			w.log.Warn("cancelled job not hastened", "job_id", key.ID, "err", err)
-		}
-	})
+	w.hastener.add(key)
 }
 
 // exhausted ends a job whose deliveries an operator has bounded.

@@ -84,6 +84,7 @@ var foreign = []struct {
 	{e2b.ErrCut, jobs.ClassTransport},
 	{e2b.ErrBadAnswer, jobs.ClassTransport},
 	{e2b.ErrUnavailable, jobs.ClassUnavailable},
+	{e2b.ErrHeldBack, jobs.ClassUnavailable},
 
 	{spool.ErrVanished, jobs.ClassSandboxLost},
 	{spool.ErrNotBegun, jobs.ClassTransport},

@@ -32,10 +32,13 @@ type Config struct {
 	IdleTimeout  time.Duration // WORKER_IDLE_TIMEOUT: a session idle so long is paused; 5m
 	MaxAge       time.Duration // WORKER_MAX_AGE: a session so old is destroyed; 24h
 	SandboxLimit int           // WORKER_SANDBOX_LIMIT: running sandboxes of the fleet; 0 = E2B's own limit alone
-	CreateRate   float64       // WORKER_CREATE_RATE: sandboxes created or resumed a second, fleet-wide; 0 = no limit of ours
-	DrainTimeout time.Duration // WORKER_DRAIN_TIMEOUT: longest time to let go of jobs at a stop; 20s
-	Template     string        // WORKER_TEMPLATE: of sessions that name none; base
-	HTTPAddr     string        // WORKER_HTTP_ADDR: health, metrics; 127.0.0.1:8090; "off" for none
+	// OwnerSandboxLimit (WORKER_OWNER_SANDBOX_LIMIT): running sandboxes of one
+	// owner; 0 = as many as there are.
+	OwnerSandboxLimit int
+	CreateRate        float64       // WORKER_CREATE_RATE: sandboxes created or resumed a second, fleet-wide; 0 = no limit of ours
+	DrainTimeout      time.Duration // WORKER_DRAIN_TIMEOUT: longest time to let go of jobs at a stop; 20s
+	Template          string        // WORKER_TEMPLATE: of sessions that name none; base
+	HTTPAddr          string        // WORKER_HTTP_ADDR: health, metrics; 127.0.0.1:8090; "off" for none
 
 	AckWait   time.Duration // WORKER_ACK_WAIT: after how long a silent worker's jobs go to another; 30s
 	SpoolCap  int64         // WORKER_SPOOL_CAP: bytes kept of each output of a command; 64 MiB
@@ -118,6 +121,7 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.duration("WORKER_IDLE_TIMEOUT", &c.IdleTimeout, time.Second, 24*time.Hour)
 	e.duration("WORKER_MAX_AGE", &c.MaxAge, time.Minute, 365*24*time.Hour)
 	e.integer("WORKER_SANDBOX_LIMIT", &c.SandboxLimit, 0, 1_000_000)
+	e.integer("WORKER_OWNER_SANDBOX_LIMIT", &c.OwnerSandboxLimit, 0, 1_000_000)
 	e.rate("WORKER_CREATE_RATE", &c.CreateRate)
 	e.duration("WORKER_DRAIN_TIMEOUT", &c.DrainTimeout, time.Second, time.Hour)
 	e.text("WORKER_TEMPLATE", &c.Template)

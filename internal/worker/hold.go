@@ -38,6 +38,7 @@ type hold struct {
 	attempt int
 	begun   time.Time
 	entered bool // in its lane, in Redis
+	ahead   int  // sessions before this one in the line for a slot
 
 	mu      sync.Mutex
 	session known // what the beat keeps awake
@@ -58,7 +59,7 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		wish:     make(chan struct{}),
 		begun:    time.Now(),
 	}
-	h.ask = asker{session: d.Session, job: d.ID, owner: d.Owner, ephemeral: d.Ephemeral}
+	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, ephemeral: d.Ephemeral}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	return h
 }
@@ -271,6 +272,7 @@ func (h *hold) bury(ctx context.Context) error {
 	h.entered, h.entry.Holder = h.entered || h.entry.Exclusive, ""
 	h.mu.Unlock()
 	h.leave(ctx)
+	h.quitLine(ctx)
 	if err := h.discardSession(ctx); err != nil {
 		h.log.Warn("ephemeral session not destroyed", "err", err)
 		return h.d.GiveBack(5 * time.Second)

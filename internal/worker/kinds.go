@@ -105,6 +105,13 @@ func (h *hold) pause(ctx context.Context) (events.Outcome, error) {
 	}
 	p := h.d.Payload.(*jobs.Lifecycle)
 	_, idle := h.d.Labels[IdleLabel]
+	h.ask.room = roomFor(h.d.Labels)
+	if !h.ask.room.IsZero() {
+		defer h.w.sessions.stays(context.WithoutCancel(ctx), h.d.Session)
+		if needed, err := h.w.sessions.needed(ctx); err != nil || !needed {
+			return events.Outcome{Class: string(jobs.ClassOK), Reason: "nobody needs its room any more"}, err
+		}
+	}
 	slept, err := h.w.sessions.pause(ctx, &h.ask, h.entry, idle, p.Reason)
 	if err != nil {
 		return events.Outcome{}, err

@@ -19,10 +19,10 @@ import (
 // abandoned resume over just connects again.
 func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error) {
 	begun := time.Now()
-	if err := s.takeSlot(ctx, k.Session); err != nil {
+	if err := s.takeSlot(ctx, k, a); err != nil {
 		return k, err
 	}
-	if err := s.takeRate(ctx); err != nil {
+	if err := s.takeRate(ctx, routeResume); err != nil {
 		return k, err
 	}
 	k, err := s.put(ctx, k, session.Resuming, func(r *session.Record) {
@@ -38,6 +38,11 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 	case errors.Is(err, e2b.ErrNotFound):
 		return s.lose(ctx, k, "E2B does not know the paused sandbox any more")
 	case errors.Is(err, e2b.ErrQuota), errors.Is(err, e2b.ErrRateLimited):
+		if errors.Is(err, e2b.ErrQuota) {
+			s.turnedAway(ctx, k, a)
+		} else {
+			s.slowDown(ctx, routeResume, classify(err).after)
+		}
 		// Nothing was changed: it sleeps on.
 		if back, putErr := s.put(ctx, k, session.Paused, func(r *session.Record) { r.Reason = classify(err).reason }); putErr == nil {
 			s.quiet(ctx, k.Session)
@@ -74,7 +79,7 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			}
 			return true, nil
 		case session.Active:
-			if onlyIdle && s.touched(ctx, k) {
+			if onlyIdle && s.touched(ctx, k, a.room) {
 				return false, nil
 			}
 			return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
@@ -152,9 +157,12 @@ func (s *sessions) correct(ctx context.Context, k known) {
 }
 
 // touched reports whether the session was used after its idle time had been
-// claimed: its deadline is later than the claim has set it.
-func (s *sessions) touched(ctx context.Context, k known) bool {
+// claimed, or its room was asked for: its deadline is later than it was then.
+func (s *sessions) touched(ctx context.Context, k known, room time.Time) bool {
 	at, err := s.view.DeadlineOf(ctx, store.Idle, k.Session)
+	if !room.IsZero() {
+		return err != nil || at.After(room)
+	}
 	return err == nil && time.Until(at) > dueLease
 }
 

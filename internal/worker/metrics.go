@@ -25,6 +25,9 @@ type metrics struct {
 	refusals   prometheus.Counter
 	rejected   *prometheus.CounterVec // class
 	orphans    prometheus.Counter
+	breakers   *prometheus.GaugeVec // class
+	turnedAway prometheus.Counter
+	slowedDown prometheus.Counter
 }
 
 var seconds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
@@ -42,6 +45,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	takeovers := counter("takeovers_total", "Jobs taken over from a worker that vanished.")
 	refusals := counter("fence_refusals_total", "Claims lost: the server refused an event of an older claim.")
 	orphans := counter("orphans_killed_total", "Sandboxes without a session that were killed.")
+	turnedAway := counter("quota_refusals_total", "Sandboxes that E2B refused to run for its quota although we had a slot.")
+	slowedDown := counter("rate_refusals_total", "Times that E2B asked to come again later.")
 	m := &metrics{
 		jobsEnded:  counter("jobs_total", "Jobs ended, by kind and class.", "kind", "class"),
 		jobTime:    histogram("job_seconds", "Time from the first start to the end.", "kind"),
@@ -53,10 +58,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		calls:      histogram("e2b_call_seconds", "Calls to E2B, by operation and HTTP status (0: no answer).", "op", "status"),
 		takeovers:  takeovers.WithLabelValues(),
 		refusals:   refusals.WithLabelValues(),
+		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "sandjet", Name: "breaker_state", Help: "Whether calls to E2B are held back, by class: 0 closed, 1 half-open, 2 open.",
+		}, []string{"class"}),
+		turnedAway: turnedAway.WithLabelValues(),
+		slowedDown: slowedDown.WithLabelValues(),
 		rejected:   counter("messages_rejected_total", "Messages that are no job, by class.", "class"),
 		orphans:    orphans.WithLabelValues(),
 	}
-	reg.MustRegister(m.jobsEnded, m.jobTime, m.queueAge, create, resume, m.commands, idle, m.calls, takeovers, refusals, m.rejected, orphans)
+	reg.MustRegister(m.jobsEnded, m.jobTime, m.queueAge, create, resume, m.commands, idle, m.calls, takeovers, refusals, m.rejected, m.breakers, turnedAway, slowedDown, orphans)
 	return m
 }
 

@@ -30,7 +30,7 @@ const (
 func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, error) {
 	begun := time.Now()
 	resumed := k.State == session.Provisioning
-	if err := s.takeSlot(ctx, k.Session); err != nil {
+	if err := s.takeSlot(ctx, k, a); err != nil {
 		return k, err
 	}
 	k, err := s.put(ctx, k, session.Provisioning, s.intent(k, a))
@@ -39,7 +39,7 @@ func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, err
 	}
 	sb, err := s.make(ctx, k, resumed)
 	if err != nil {
-		return s.unmade(ctx, k, err)
+		return s.unmade(ctx, k, a, err)
 	}
 	k.SandboxID = sb.SandboxID
 	k, err = s.activate(ctx, k, "")
@@ -106,7 +106,7 @@ func (s *sessions) make(ctx context.Context, k known, searchFirst bool) (*e2b.Sa
 			return sb, err
 		}
 	}
-	if err := s.takeRate(ctx); err != nil {
+	if err := s.takeRate(ctx, routeCreate); err != nil {
 		return nil, err
 	}
 	sb, err := s.e2b.Create(ctx, s.request(k.Record))
@@ -202,8 +202,14 @@ func (s *sessions) request(r session.Record) e2b.CreateRequest {
 
 // unmade decides what a failed creation leaves. What may pass stays as an
 // intent, for the job to come back to; what will not is recorded.
-func (s *sessions) unmade(ctx context.Context, k known, cause error) (known, error) {
+func (s *sessions) unmade(ctx context.Context, k known, a *asker, cause error) (known, error) {
 	v := classify(cause)
+	switch {
+	case errors.Is(cause, e2b.ErrQuota):
+		s.turnedAway(ctx, k, a)
+	case errors.Is(cause, e2b.ErrRateLimited):
+		s.slowDown(ctx, routeCreate, v.after)
+	}
 	if !jobs.Decide(v.class, 1, 1, false).Fate.Terminal() || ctx.Err() != nil {
 		return k, cause
 	}
@@ -218,38 +224,34 @@ func (s *sessions) unmade(ctx context.Context, k known, cause error) (known, err
 	return next, cause
 }
 
-// takeSlot takes one of the fleet's running sandboxes, or says to wait.
-func (s *sessions) takeSlot(ctx context.Context, id string) error {
-	if s.cfg.SandboxLimit == 0 {
-		return nil
-	}
-	ok, used, err := s.view.AcquireSlot(ctx, id, s.cfg.SandboxLimit, slotLease)
-	if err != nil {
-		return fmt.Errorf("take a sandbox slot: %w", err)
-	}
-	if !ok {
-		return waitFor(jobs.ClassQuota, 0, "%d of %d sandboxes run", used, s.cfg.SandboxLimit)
-	}
-	return nil
-}
+// E2B's rate limits are by route.
+const (
+	routeCreate = "create"
+	routeResume = "resume"
+)
 
-// slotLease is how long a slot is held without a sign of life of its session.
-const slotLease = 30 * time.Minute
-
-// takeRate takes a place in the fleet's creation rate, waiting in place when
-// it is a short while.
-func (s *sessions) takeRate(ctx context.Context) error {
-	if s.cfg.CreateRate == 0 {
-		return nil
-	}
-	wait, err := s.view.TakeRate(ctx, "create", s.cfg.CreateRate, max(1, int(s.cfg.CreateRate)))
+// takeRate takes a place in the fleet's rate of creations and resumes, and behind
+// a rest that E2B has asked for on the route.
+func (s *sessions) takeRate(ctx context.Context, route string) error {
+	wait, err := s.view.TakeRate(ctx, "create", route, s.cfg.CreateRate, max(1, int(s.cfg.CreateRate)))
 	if err != nil {
 		return fmt.Errorf("take a place in the creation rate: %w", err)
 	}
-	if wait > 0 {
-		return waitFor(jobs.ClassRate, wait, "the creation rate of %g a second is used up", s.cfg.CreateRate)
+	if wait == 0 {
+		return nil
 	}
-	return nil
+	if s.cfg.CreateRate == 0 {
+		return waitFor(jobs.ClassRate, wait, "E2B asks for a rest on %s", route)
+	}
+	return waitFor(jobs.ClassRate, wait, "the rate of %g sandboxes a second is used up, or E2B asks for a rest on %s", s.cfg.CreateRate, route)
+}
+
+// slowDown keeps the whole fleet from a route for as long as E2B asks.
+func (s *sessions) slowDown(ctx context.Context, route string, d time.Duration) {
+	s.m.slowedDown.Inc()
+	if err := s.view.PauseRate(ctx, route, d); err != nil {
+		s.log.Warn("rate limit not noted", "route", route, "err", err)
+	}
 }
 
 // sleep waits, or returns why ctx ended.

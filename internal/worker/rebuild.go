@@ -136,8 +136,6 @@ func (s *sessions) clocksOf(r session.Record) (c store.Clocks) {
 		c.Idle = s.idle(r)
 		c.Watch = 1 + rand.N(s.cfg.WatchEvery) // not all of them at once
 	}
-	if r.State.Running() && s.cfg.SandboxLimit > 0 {
-		c.Slot = slotLease
-	}
+	c.Slot = runs(r)
 	return c
 }

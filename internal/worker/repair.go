@@ -102,11 +102,6 @@ func (r *round) finishProvision(ctx context.Context, k known) (known, error) {
 		return k, err
 	}
 	if sb != nil {
-		if r.cfg.SandboxLimit > 0 { // it runs, whatever the limit says
-			if err := r.view.RenewSlot(ctx, slotLease, k.Session); err != nil {
-				return k, err
-			}
-		}
 		k.SandboxID = sb.SandboxID
 		return s.activate(ctx, k, "adopted: its creation had been abandoned")
 	}

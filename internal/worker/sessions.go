@@ -38,6 +38,10 @@ type sessions struct {
 	e2b   *e2b.Client
 	boxes *boxes
 	m     *metrics
+
+	brakes *breakers
+	call   func([]store.SlotCall) // wakes who was in line and has a slot
+	tight  chan struct{}          // somebody has found no slot
 }
 
 // known is a record and the stream sequence it stands at.
@@ -50,11 +54,16 @@ type known struct {
 type asker struct {
 	session string
 	job     string
+	origin  uint64
 	owner   string
 	spec    *jobs.Provision // what a new session is to be like; nil for defaults
 	// ephemeral makes a new session one that ends with this job.
 	ephemeral bool
 	labels    map[string]string
+	// line is where it stands in line for a slot; zero while it does not.
+	line store.SlotAsk
+	// room is the idle deadline of a session that is paused to make room.
+	room time.Time
 	// view is what the Redis view said when the job entered its lane.
 	view *known
 }
@@ -286,9 +295,7 @@ func (s *sessions) lose(ctx context.Context, k known, reason string) (known, err
 
 // quiet gives back what a running sandbox holds in Redis.
 func (s *sessions) quiet(ctx context.Context, id string) {
-	if err := s.view.ReleaseSlot(ctx, id); err != nil {
-		s.log.Warn("slot not released", "session_id", id, "err", err)
-	}
+	s.released(ctx, id)
 	for _, kind := range []store.Deadline{store.Idle, store.Watch} {
 		if err := s.view.ClearDeadline(ctx, kind, id); err != nil {
 			s.log.Warn("deadline not cleared", "kind", kind, "session_id", id, "err", err)
@@ -314,8 +321,12 @@ func (s *sessions) activate(ctx context.Context, k known, reason string) (known,
 	return k, nil
 }
 
-// clocks sets the session's deadlines in Redis.
+// clocks sets the session's deadlines in Redis, and sees to it that what runs
+// counts.
 func (s *sessions) clocks(ctx context.Context, r session.Record) {
+	if err := s.view.KeepSlots(ctx, store.SlotOf{Session: r.Session, Owner: r.Owner}); err != nil {
+		s.log.Warn("slot not kept", "session_id", r.Session, "err", err)
+	}
 	if err := s.view.SetDeadline(ctx, store.Idle, r.Session, s.idle(r)); err != nil {
 		s.log.Warn("idle deadline not set", "session_id", r.Session, "err", err)
 	}

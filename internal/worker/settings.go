@@ -43,6 +43,7 @@ func Settings() []Setting {
 		{"WORKER_IDLE_TIMEOUT", "idle-timeout", "DURATION", "a session idle so long is paused", "5m"},
 		{"WORKER_MAX_AGE", "max-age", "DURATION", "a session so old is destroyed", "24h"},
 		{"WORKER_SANDBOX_LIMIT", "sandbox-limit", "N", "running sandboxes of the fleet; 0 = E2B's own limit alone", "0"},
+		{"WORKER_OWNER_SANDBOX_LIMIT", "owner-sandbox-limit", "N", "running sandboxes of one owner; 0 = no limit of its own", "0"},
 		{"WORKER_CREATE_RATE", "create-rate", "RATE", "sandboxes created or resumed a second, fleet-wide; 0 = no limit", "0"},
 		{"WORKER_DRAIN_TIMEOUT", "drain-timeout", "DURATION", "longest time to let go of jobs at a stop", "20s"},
 		{"WORKER_ACK_WAIT", "ack-wait", "DURATION", "after how long a silent worker's jobs go to another", "30s"},

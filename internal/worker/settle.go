@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/point"
@@ -26,6 +27,10 @@ func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
 			err = cause
 		}
 		v := classify(err)
+		if errors.Is(err, e2b.ErrHeldBack) {
+			v.after = h.w.outage.hold(h.key, v.after)
+			h.d.Slow(heldBackCost)
+		}
 		out.Class, out.Reason, out.Pointer = string(v.class), v.reason, v.pointer
 		switch {
 		case errors.Is(err, events.ErrLost):
@@ -177,6 +182,12 @@ func (h *hold) since() time.Time {
 // later puts the job off: in place for a moment, with the server for a while,
 // in the schedules for longer.
 func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ error) {
+	if h.ask.line.Session != "" && jobs.Class(out.Class) == jobs.ClassQuota && decision.Fate == jobs.Wait {
+		var err error
+		if decision.Delay, again, err = h.standInLine(&out); again || err != nil {
+			return again, h.letGoOn(err)
+		}
+	}
 	ctx, done := h.w.parting(h.ctx)
 	defer done()
 	where, class := jobs.HoldFor(decision.Delay), jobs.Class(out.Class)
@@ -191,16 +202,7 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 	}
 	if where == jobs.Park && h.d.Park() {
 		err := h.rest(decision.Delay)
-		if err == nil {
-			return true, nil
-		}
-		if errors.Is(err, errStopping) {
-			return false, h.interrupt()
-		}
-		if errors.Is(err, events.ErrLost) {
-			return false, h.yield()
-		}
-		return false, h.giveUp(err)
+		return err == nil, h.letGoOn(err)
 	}
 	if class == jobs.ClassLane && where == jobs.Reschedule {
 		err := h.depart(ctx, decision.Delay)
@@ -214,11 +216,27 @@ func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ 
 	if where == jobs.Reschedule {
 		err := h.w.queue.Reschedule(ctx, h.d.Job, time.Now().Add(decision.Delay))
 		if err == nil {
+			if h.cancelled() { // whoever asked may have looked before it was there
+				h.w.hastener.add(h.key)
+			}
 			return false, h.d.Ack()
 		}
 		h.log.Warn("job not rescheduled", "err", err)
 	}
 	return false, h.d.GiveBack(min(decision.Delay, jobs.MaxHold))
+}
+
+// letGoOn lets go of a job whose wait in place has ended with an error.
+func (h *hold) letGoOn(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errStopping):
+		return h.interrupt()
+	case errors.Is(err, events.ErrLost):
+		return h.yield()
+	}
+	return h.giveUp(err)
 }
 
 func (h *hold) tellLater(ctx context.Context, decision jobs.Decision, out events.Outcome, where jobs.Hold) error {
@@ -232,7 +250,7 @@ func (h *hold) tellLater(ctx context.Context, decision jobs.Decision, out events
 	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = waitWhy(jobs.Class(out.Class)) })
 	h.log.Info("job waits", "class", out.Class, "delay", decision.Delay, "reason", out.Reason)
 	return h.claim.Publish(ctx, events.KindWaiting, events.Waiting{
-		Why: waitWhy(jobs.Class(out.Class)), Detail: out.Reason,
+		Why: waitWhy(jobs.Class(out.Class)), Detail: out.Reason, Ahead: h.ahead,
 		Until: time.Now().UTC().Add(decision.Delay), Rescheduled: where == jobs.Reschedule,
 	})
 }

@@ -106,7 +106,7 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 			Exclusive: unguarded(),
 		},
 		Reason: "idle for " + w.sessions.idle(rec).String(),
-	})
+	}, jobs.PublishOptions{Owner: rec.Owner})
 }
 
 // stale publishes the end of a session that is older than it may get.
@@ -124,12 +124,12 @@ func (w *Worker) stale(ctx context.Context, d store.Due) error {
 			Session: d.Session, Owner: k.Owner,
 		},
 		Reason: "older than " + w.sessions.age(k.Record).String(),
-	})
+	}, jobs.PublishOptions{Owner: k.Owner})
 }
 
 // ask publishes a job of the worker's own.
-func (w *Worker) ask(ctx context.Context, kind jobs.Kind, p jobs.Payload) error {
-	_, err := w.publisher.Publish(ctx, kind, p, jobs.PublishOptions{})
+func (w *Worker) ask(ctx context.Context, kind jobs.Kind, p jobs.Payload, o jobs.PublishOptions) error {
+	_, err := w.publisher.Publish(ctx, kind, p, o)
 	return err
 }
 

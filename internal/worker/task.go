@@ -196,6 +196,9 @@ func (t *task) follow(ctx context.Context) (spool.Result, error) {
 			seen, since = n, time.Now()
 			pace.Reset()
 		}
+		if errors.Is(err, e2b.ErrHeldBack) {
+			since = time.Now() // nobody has asked the sandbox
+		}
 		if time.Since(since) > rejoinFor {
 			return res, &fault{class: jobs.ClassUnavailable, after: 31 * time.Second, reason: "the command cannot be followed", err: err}
 		}
@@ -254,7 +257,7 @@ func (t *task) read() int64 { return t.out.sink.Offset + t.err.sink.Offset }
 // mendable reports whether the command may still run although following it
 // failed. One that could not be begun does not: the next attempt may be luckier.
 func mendable(err error) bool {
-	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, errAstray} {
+	for _, kind := range []error{e2b.ErrSandboxGone, e2b.ErrCut, e2b.ErrStalled, e2b.ErrUnavailable, e2b.ErrHeldBack, e2b.ErrBadAnswer, e2b.ErrRateLimited, e2b.ErrConflict, errAstray} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -285,6 +288,9 @@ func (t *task) mend(ctx context.Context, cause error) error {
 		return faultf(jobs.ClassSandboxLost, "sandbox %s is gone: %v", t.session.SandboxID, cause)
 	}
 	ready, b, err := t.w.sessions.ready(ctx, &t.ask)
+	if errors.Is(err, e2b.ErrHeldBack) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

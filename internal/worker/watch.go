@@ -59,23 +59,20 @@ func (w *Worker) patrol(ctx context.Context) error {
 		}
 	}
 	var errs []error
-	var alive []string
+	var alive []store.SlotOf
 	for _, d := range due {
-		ok, err := w.lookAt(ctx, d, seen)
+		owner, ok, err := w.lookAt(ctx, d, seen)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("session %s: %w", d.Session, err))
 		}
 		if ok {
-			alive = append(alive, d.Session)
+			alive = append(alive, store.SlotOf{Session: d.Session, Owner: owner})
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if w.cfg.SandboxLimit > 0 {
-		errs = append(errs, w.view.RenewSlot(ctx, slotLease, alive...))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.view.KeepSlots(ctx, alive...))...)
 }
 
 // census is what E2B's list shows, all pages, by sandbox.
@@ -98,30 +95,30 @@ func (s *sessions) census(ctx context.Context) (census, error) {
 // sandbox that the list does not show as running is asked for by itself: a
 // list may miss what changes while it is read. Who runs a command in a sandbox
 // that is gone is called.
-func (w *Worker) lookAt(ctx context.Context, d store.Due, seen census) (alive bool, _ error) {
+func (w *Worker) lookAt(ctx context.Context, d store.Due, seen census) (owner string, alive bool, _ error) {
 	k, err := w.sessions.read(ctx, d.Session)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if k.State != session.Active {
-		return false, w.view.Done(ctx, store.Watch, d)
+		return "", false, w.view.Done(ctx, store.Watch, d)
 	}
 	if one, ok := seen[k.SandboxID]; ok && one.State == e2b.StateRunning {
-		return true, nil
+		return k.Owner, true, nil
 	}
 	next, err := w.sessions.look(ctx, k)
 	switch {
 	case errors.Is(err, errMoved):
-		return false, nil // somebody else has seen more
+		return "", false, nil // somebody else has seen more
 	case err != nil:
-		return false, err
+		return "", false, err
 	case next.State == session.Active:
-		return true, nil
+		return k.Owner, true, nil
 	}
 	w.log.Warn("sandbox of an active session does not run", "session_id", k.Session, "sandbox_id", k.SandboxID, "state", next.State)
 	running, _, err := w.view.Busy(ctx, d.Session)
 	for _, job := range running {
 		w.wakes.call(d.Session, job)
 	}
-	return false, err
+	return "", false, err
 }

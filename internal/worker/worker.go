@@ -25,13 +25,15 @@ type Worker struct {
 	sessions  *sessions
 	m         *metrics
 
-	wheel   *jobs.Wheel
-	renew   *renewer
-	board   *board
-	wakes   *wakes
-	tide    *tide
-	cancels *cancels
-	holds   *holds
+	wheel    *jobs.Wheel
+	renew    *renewer
+	board    *board
+	wakes    *wakes
+	tide     *tide
+	cancels  *cancels
+	holds    *holds
+	hastener *hastener
+	outage   *outage
 
 	// parted outlives the jobs' contexts: what a job still has to say when it
 	// is let go.

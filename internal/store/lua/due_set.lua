@@ -1,7 +1,7 @@
 -- due_set.lua: sets deadlines.
 -- KEYS[1] due: zset, session -> ms when it is due
 -- ARGV: 1 'GT' to move them later only, or 'CH' to set them; then pairs: ms from now, session
--- Result: the ms that they were counted from
+-- Result: 1
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for from = 2, #ARGV, 1000 do
@@ -11,4 +11,4 @@ for from = 2, #ARGV, 1000 do
   end
   redis.call('ZADD', KEYS[1], ARGV[1], unpack(pairs))
 end
-return now
+return 1

@@ -1,8 +1,11 @@
--- slot_list.lua: the slots in use.
--- KEYS[1] slots: zset, session -> ms when its lease ends
--- Result: {session, ms left, session, ms left, ...}
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local all = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
-for i = 2, #all, 2 do all[i] = string.format('%.0f', all[i] - now) end
-return all
+-- slot_list.lua (after slots.lua): the slots in use, the line and the limit.
+-- Result: {slots allowed (-1 = no limit), sessions in line, granted, {session, ms left, owner, ...}}
+local full, waiting = allowed(), 0
+if full == math.huge then full = -1 end
+for _, owner in ipairs(redis.call('ZRANGE', turns, 0, -1)) do waiting = waiting + redis.call('ZCARD', of .. owner) end
+local out = {}
+local all = redis.call('ZRANGEBYSCORE', slots, '(' .. int(now), '+inf', 'WITHSCORES')
+for i = 1, #all, 2 do
+  out[#out + 1], out[#out + 2], out[#out + 3] = all[i], int(all[i + 1] - now), redis.call('HGET', ownerOf, all[i]) or '@'
+end
+return {full, waiting, redis.call('ZCARD', granted), out}
