@@ -35,11 +35,13 @@ func TestTransfersGoOn(t *testing.T) {
 	require.NoError(t, err)
 
 	faults := w.e2b.Faults()
+	writes := faults.Count("write")
 	faults.Add(local.Fault{Op: "write", Action: local.LostAnswer{}})
 	faults.Add(local.Fault{Op: "write", Action: local.Delay(6 * time.Second)})
 	e := w.follow(w.move(jobs.FileUpload, "f", "in"))
 	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
 	require.Equal(t, 1, e.Attempts)
+	require.Equal(t, 2, faults.Count("write")-writes, "the slow one had its time")
 	require.Equal(t, hex.EncodeToString(sum[:]), strings.Fields(string(w.follow(w.run("s1", "sha256sum", "f")).Stdout))[0])
 
 	reads := faults.Count("read")
