@@ -79,7 +79,11 @@ var neverInPublisher = []string{
 	module + "/internal/spool",
 	module + "/internal/worker",
 	module + "/internal/ops",
+	gitHub, module + "/internal/git/github",
 }
+
+// gitHub is GitHub's client: large, and one package's matter alone.
+const gitHub = "github.com/google/go-github"
 
 // A pkg is what go list says of a package.
 type pkg struct {
@@ -111,6 +115,24 @@ func TestPublisherReachesNeitherRedisNorE2B(t *testing.T) {
 	t.Parallel()
 	for _, dep := range deps(t, "./cmd/publisher") {
 		require.False(t, under(dep, neverInPublisher...), "cmd/publisher links %s", dep)
+	}
+}
+
+// GitHub's client is as large as a third of a worker, so only who makes pull
+// requests links it, and of us only one package speaks to it.
+func TestOnlyGitHubsPackageKnowsItsClient(t *testing.T) {
+	t.Parallel()
+	for _, p := range goList(t, "./...") {
+		if local(p.ImportPath) == "internal/git/github" {
+			require.True(t, importsAny(p, gitHub), "the rule looks for a package that nobody uses")
+			continue
+		}
+		require.False(t, importsAny(p, gitHub), "%s imports GitHub's client", p.ImportPath)
+	}
+	for _, pkg := range []string{"./internal/e2b", "./internal/git"} {
+		for _, dep := range deps(t, pkg) {
+			require.False(t, under(dep, gitHub), "%s links %s", pkg, dep)
+		}
 	}
 }
 
@@ -246,6 +268,15 @@ func place(pkg string) (room string, floor int, ok bool) {
 func imports(p pkg, room string) bool {
 	for _, im := range p.Imports {
 		if r, _, ok := place(local(im)); ok && r == room {
+			return true
+		}
+	}
+	return false
+}
+
+func importsAny(p pkg, root string) bool {
+	for _, im := range append(append(p.Imports, p.TestImports...), p.XTestImports...) {
+		if under(im, root) {
 			return true
 		}
 	}
