@@ -27,7 +27,7 @@ var said = []struct {
 	{re(`couldn't find remote ref|Remote branch .* not found|not our ref|unadvertised object|no such ref`), ErrNotFound, "the ref is not in the repository"},
 	{re(`transport '.*' not allowed|filtering not recognized|unknown (object format|repository extension)|Expected git repo version|does not support|dumb http transport`), ErrUnsupported, ""},
 	{re(`Could not resolve host|Connection refused|Connection timed out|Connection reset|Failed to connect|Operation too slow|early EOF|unexpected disconnect|remote end hung up|RPC failed|returned error: 5\d\d|Network is unreachable|SSL_|GnuTLS|gnutls_handshake|server certificate|Could not read from remote repository|kex_exchange_identification|Operation timed out|Empty reply from server|bad line length|protocol error`), ErrUnavailable, ""},
-	{re(`not a git repository|bad object|unable to read|invalid object|object file .* is empty|bad config|index file (corrupt|smaller)|loose object .* corrupt|bad tree`), ErrBroken, ""},
+	{re(`not a git repository|bad object|unable to read|invalid object|object file .* is empty|bad config|index file (corrupt|smaller)|loose object .* corrupt|bad tree|invalid path '`), ErrBroken, ""},
 }
 
 func re(s string) *regexp.Regexp { return regexp.MustCompile(s) }

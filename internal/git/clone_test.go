@@ -149,8 +149,8 @@ func TestCloneRefuses(t *testing.T) {
 		"option for branch":  {change: func(_ *git.Work, o *git.CloneOptions) { o.Branch = "-f" }, kind: git.ErrInvalid, class: "invalid"},
 		"foreign ref":        {change: func(_ *git.Work, o *git.CloneOptions) { o.Ref = "refs/pull/1/head" }, kind: git.ErrInvalid, class: "invalid"},
 		"something is there": {change: func(w *git.Work, _ *git.CloneOptions) { write(t, w.Dir, "x", "y") }, kind: git.ErrExists, class: "invalid"},
-		"a line break":       {change: func(w *git.Work, _ *git.CloneOptions) { w.Credential.Password = "a\nhost=evil" }, kind: git.ErrInvalid, class: "invalid"},
-		"a key over http":    {change: func(w *git.Work, _ *git.CloneOptions) { w.Credential = git.Credential{Key: []byte("k")} }, kind: git.ErrInvalid, class: "invalid"},
+		"a line break":       {change: func(w *git.Work, _ *git.CloneOptions) { w.Credential.Password = "a\nhost=evil" }, kind: git.ErrAuth, class: "git_auth"},
+		"a key over http":    {change: func(w *git.Work, _ *git.CloneOptions) { w.Credential = git.Credential{Key: []byte("k")} }, kind: git.ErrAuth, class: "git_auth"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

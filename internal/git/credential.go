@@ -50,8 +50,8 @@ func (c Credential) check(r Remote) error {
 	switch {
 	case strings.ContainsAny(c.Username+c.Password, "\r\n\x00"):
 		return errors.New("the credential holds a line break")
-	case r.Scheme == "ssh" && c.Password != "" && len(c.Key) == 0:
-		return errors.New("an ssh address wants a key, not a password: give the https address, or a deploy key")
+	case r.Scheme == "ssh" && len(c.Key) == 0:
+		return errors.New("an ssh address wants a key: give a deploy key, or the https address with a token")
 	case r.Scheme != "ssh" && len(c.Key) > 0 && c.Password == "":
 		return errors.New("an https address wants a token, not a key: give the ssh address, or a token")
 	}

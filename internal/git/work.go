@@ -49,7 +49,7 @@ func (w *Work) check() error {
 	if w.Filter != "" && !filterRegexp.MatchString(w.Filter) {
 		return fmt.Errorf("filter %q is none", w.Filter)
 	}
-	return w.Credential.check(w.Remote)
+	return nil
 }
 
 // call is one script to run.
@@ -75,6 +75,9 @@ func (w *Work) run(ctx context.Context, c call) (outcome, error) {
 	}
 	proto, host := "none", ""
 	if c.online {
+		if err := w.Credential.check(w.Remote); err != nil {
+			return outcome{}, &Error{Op: c.op, Kind: ErrAuth, Message: err.Error()}
+		}
 		var p payload
 		p, host = w.Credential.payload(w.Remote)
 		c.payload = append(p, c.payload...)
