@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -43,7 +44,7 @@ func newForge(t testing.TB) *forge {
 		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
 		Env:  []string{"GIT_PROJECT_ROOT=" + f.root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=job", "GIT_CONFIG_NOSYSTEM=1", "HOME=" + f.root},
 		// What a client that is gone makes of it is not the test's matter.
-		Stderr: &bytes.Buffer{},
+		Stderr: io.Discard,
 	}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, pass, _ := r.BasicAuth()
