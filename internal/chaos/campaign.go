@@ -51,6 +51,8 @@ type Campaign struct {
 	board *board
 	pace  time.Duration // between two publications; 0 is as fast as there is room
 
+	beside sync.WaitGroup // what runs until the campaign's context ends
+
 	mu     sync.Mutex
 	killed map[string]bool // sandboxes that the campaign has killed
 	exits  []string        // workers that ended by themselves
@@ -77,7 +79,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
+	defer func() { cancel(); c.close() }()
 	if err := c.start(ctx); err != nil {
 		return nil, fmt.Errorf("campaign: %w", err)
 	}
@@ -220,7 +222,10 @@ func (c *Campaign) say(format string, args ...any) {
 	}
 }
 
+// close ends everything. The context of what runs beside must have ended: who
+// starts workers again must not do so now.
 func (c *Campaign) close() {
+	c.beside.Wait()
 	if c.facts != nil {
 		_ = c.facts.Close()
 	}

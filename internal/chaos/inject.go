@@ -46,7 +46,7 @@ func (c *Campaign) injector(ctx context.Context) *injector {
 			}
 		})
 	}
-	go c.supervise(ctx)
+	c.beside.Go(func() { c.supervise(ctx) })
 	return in
 }
 

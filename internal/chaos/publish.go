@@ -158,7 +158,7 @@ func (c *Campaign) listen(ctx context.Context) error {
 		}
 		context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() })
 	}
-	go c.review(ctx)
+	c.beside.Go(func() { c.review(ctx) })
 	return nil
 }
 

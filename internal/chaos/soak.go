@@ -50,7 +50,7 @@ func Soak(ctx context.Context, o SoakOptions) (flat bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer c.close()
+	defer func() { cancel(); c.close() }()
 	if err := c.start(ctx); err != nil {
 		return false, fmt.Errorf("soak: %w", err)
 	}

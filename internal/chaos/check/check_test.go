@@ -207,9 +207,10 @@ func TestExplained(t *testing.T) {
 	s.add(one, 2, events.Dead, c, "w2", events.Outcome{Class: "quarantined", Attempts: 1})
 	s.Letters = []Letter{{Session: "s", Job: "one", Class: "quarantined"}}
 	s.Faults = []Fault{{Kind: "worker-kill", Class: "worker", Target: "w1", From: at(1.1), To: at(1.3), Effective: true}}
+	s.add(one, 2.1, events.KindClaimed, 0, "w3", events.Claimed{Worker: "w3", Attempt: 1, Origin: 1})
 	r := All(s.Record)
 	require.Empty(t, r.Violations)
-	require.Len(t, r.Explained, 1)
+	require.Len(t, r.Explained, 2, "quarantined, and a claim that crossed the end")
 
 	ts := Takeovers(s.Record)
 	require.Len(t, ts, 2)

@@ -19,9 +19,11 @@ func oneEnd(r *Result) {
 		}
 		from, to := j.span()
 		r.saw(1, 1, from, to)
-		ends := 0
-		for _, e := range j.Events {
+		ends, crossed := 0, false
+		for i, e := range j.Events {
 			switch {
+			case ends == 1 && crossedEnd(j.Events, i):
+				crossed = true
 			case e.Kind.Terminal():
 				if ends++; ends > 1 {
 					r.job(1, j, "a second terminal event, %s at %d", e.Kind, e.Seq)
@@ -33,7 +35,17 @@ func oneEnd(r *Result) {
 		if ends == 0 {
 			r.job(1, j, "acknowledged and never ended")
 		}
+		if crossed {
+			r.Explained["a claim that crossed the job's end among the replicas, and wrote nothing"]++
+		}
 	}
+}
+
+// crossedEnd reports whether the event is a claim that was on its way among the
+// replicas together with the end: of the two neither could see the other. Its
+// holder finds the end, and writes nothing.
+func crossedEnd(all []Event, i int) bool {
+	return i == len(all)-1 && all[i].Kind == events.KindClaimed && all[i-1].Kind.Terminal() && all[i].Time.Sub(all[i-1].Time) < time.Second
 }
 
 // waiting are the classes that make a job wait and must never end one.
