@@ -49,7 +49,7 @@ func TestLookups(t *testing.T) {
 // Every file compiles, says what dialect it is in and is called by its name.
 func TestFilesNameThemselves(t *testing.T) {
 	t.Parallel()
-	require.Len(t, schemas.Names(), 9+15+26)
+	require.Len(t, schemas.Names(), 9+15+28)
 	for _, name := range append(schemas.Names(), "common") {
 		doc := load(t, name)
 		require.Equal(t, "https://json-schema.org/draft/2020-12/schema", doc["$schema"], name)

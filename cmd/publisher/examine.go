@@ -198,6 +198,26 @@ func (c *conn) examineWorker(ctx context.Context) []finding {
 	if s.Dead > 0 {
 		found = append(found, finding{"dead letters", warning, strconv.FormatUint(s.Dead, 10) + " on the shelf", "publisher dead list"})
 	}
+	return append(found, c.examineInside(ctx)...)
+}
+
+// examineInside asks a worker what only workers see.
+func (c *conn) examineInside(ctx context.Context) []finding {
+	said, err := c.ask.Doctor(ctx)
+	if err != nil {
+		return []finding{{"worker's own", warning, firstLine(err), "an older worker does not look: start one of this version"}}
+	}
+	var found []finding
+	for _, f := range said.Findings {
+		grade := ok
+		switch f.Severity {
+		case query.SeverityWarning:
+			grade = warning
+		case query.SeverityRefusal:
+			grade = problem
+		}
+		found = append(found, finding{f.Name, grade, f.What, f.Advice})
+	}
 	return found
 }
 

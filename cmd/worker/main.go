@@ -72,6 +72,11 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 			fmt.Fprintf(stderr, "worker: %s\n", strings.TrimSpace(line))
 		}
 		return exitConfig
+	case errors.Is(err, worker.ErrRefused):
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(stderr, "worker: %s\n", strings.TrimSpace(line))
+		}
+		return exitFailed
 	case err != nil:
 		fmt.Fprintf(stderr, "worker: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return exitFailed

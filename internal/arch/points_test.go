@@ -76,6 +76,7 @@ var pointless = map[string]string{
 	"internal/query.(*Client).request":       "asks; an answer that is lost is the asker's to ask for again",
 	"internal/ops.(*desk).reply":             "the answer to a question: who gets none asks again",
 	"internal/ops.(*desk).refuse":            "the answer to a question: who gets none asks again",
+	"internal/worker.(*doctor).permissions":  "reads",
 	"internal/worker.(*wakes).call":          "a call that is lost: who waits looks again by itself",
 	"internal/worker.(*tide).call":           "a call that is lost: who waits looks again by itself",
 }

@@ -84,6 +84,20 @@ func Setup(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	return nil
 }
 
+// Drift says which settings of the streams are not as Setup would make them. It
+// changes nothing.
+func Drift(ctx context.Context, js jetstream.JetStream, cfg Config) ([]string, error) {
+	var all []string
+	for _, sc := range cfg.defaults().streams() {
+		changed, err := natsx.Drift(ctx, js, sc)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, changed...)
+	}
+	return all, nil
+}
+
 func (c Config) streams() []jetstream.StreamConfig {
 	ns := c.Namespace
 	return []jetstream.StreamConfig{{

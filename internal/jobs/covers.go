@@ -11,7 +11,7 @@ func widest(subjects []string) []string {
 	for i, s := range subjects {
 		covered := slices.Contains(out, s)
 		for j, other := range subjects {
-			covered = covered || i != j && s != other && covers(other, s)
+			covered = covered || i != j && s != other && Covers(other, s)
 		}
 		if !covered {
 			out = append(out, s)
@@ -20,8 +20,8 @@ func widest(subjects []string) []string {
 	return out
 }
 
-// covers reports whether every subject that narrow matches is matched by wide.
-func covers(wide, narrow string) bool {
+// Covers reports whether every subject that narrow matches is matched by wide.
+func Covers(wide, narrow string) bool {
 	w, n := strings.Split(wide, "."), strings.Split(narrow, ".")
 	for i, token := range w {
 		switch {

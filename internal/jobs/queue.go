@@ -79,6 +79,21 @@ func (q *Queue) Setup(ctx context.Context) error {
 	return q.ensureConsumer(ctx, q.ns.Stream(StreamAdvisories), q.deadLettersConfig())
 }
 
+// Drift says which settings of the streams are not as Setup would make them. It
+// changes nothing.
+func (q *Queue) Drift(ctx context.Context) ([]string, error) {
+	var all []string
+	for _, cfg := range []jetstream.StreamConfig{q.jobsConfig(), q.schedulesConfig(), q.deadConfig(), q.advisoriesConfig()} {
+		cfg.Subjects = q.keepSubjects(ctx, cfg)
+		changed, err := natsx.Drift(ctx, q.js, cfg)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, changed...)
+	}
+	return all, nil
+}
+
 func (q *Queue) ensureConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) error {
 	s, err := q.js.Stream(ctx, stream)
 	if err != nil {

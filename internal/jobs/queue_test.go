@@ -75,7 +75,7 @@ func TestWidest(t *testing.T) {
 		{"a.b.c", "a.b", false},
 		{">", "a.b", true},
 	} {
-		require.Equal(t, tc.covers, covers(tc.wide, tc.narrow), "%s covers %s", tc.wide, tc.narrow)
+		require.Equal(t, tc.covers, Covers(tc.wide, tc.narrow), "%s covers %s", tc.wide, tc.narrow)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -68,6 +69,26 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.Str
 		return nil, fmt.Errorf("look up stream %s: %w", cfg.Name, err)
 	}
 	return update(ctx, js, s, cfg)
+}
+
+// Drift says which settings of a stream are not those of cfg. A stream that is not
+// there has none. Nothing is changed.
+func Drift(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) ([]string, error) {
+	s, err := js.Stream(ctx, cfg.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", cfg.Name, err)
+	}
+	have := s.CachedInfo().Config
+	var all []string
+	for _, set := range settings {
+		if h, w := set.value(&have), set.value(&cfg); w != nil && !reflect.DeepEqual(h, w) {
+			all = append(all, fmt.Sprintf("stream %s: %s %v (should be %v)", cfg.Name, set.name, h, w))
+		}
+	}
+	return all, nil
 }
 
 // update brings an existing stream up to date.

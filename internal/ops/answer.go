@@ -38,6 +38,7 @@ func (s *Service) answers() map[string]answer {
 		query.DeadDiscard:   on(s.deadDiscard),
 		query.Stats:         on(s.stats),
 		query.Reconcile:     on(s.reconcile),
+		query.Doctor:        on(s.doctor),
 	}
 }
 

@@ -34,6 +34,8 @@ type Service struct {
 	View  *store.Store
 	// Sandbox asks E2B.
 	Sandbox func(ctx context.Context, id string) (*query.Sandbox, error)
+	// Doctor looks at what only workers see.
+	Doctor func(ctx context.Context) []query.Finding
 	// Reconciler compares E2B's sandboxes with the sessions.
 	Reconciler func(ctx context.Context, req query.ReconcileRequest) (query.ReconcileReply, error)
 	// Breakers tells the state of each class of calls to E2B; nil for none.

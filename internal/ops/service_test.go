@@ -52,14 +52,14 @@ func TestMicro(t *testing.T) {
 		"staging.api.job.get": "job-get", "staging.api.job.list": "job-list", "staging.api.job.cancel": "job-cancel", "staging.api.job.why": "job-why",
 		"staging.api.dead.list": "dead-list", "staging.api.dead.get": "dead-get", "staging.api.dead.replay": "dead-replay",
 		"staging.api.dead.discard": "dead-discard", "staging.api.stats": "stats",
-		"staging.api.reconcile": "reconcile",
+		"staging.api.reconcile": "reconcile", "staging.api.doctor": "doctor",
 	}, endpoints)
 	require.IsIncreasing(t, names, "the same order in every worker")
 
 	s.answered(query.Stats, ``)
 	var stats micro.Stats
 	verb(micro.StatsVerb, &stats)
-	require.Len(t, stats.Endpoints, 13)
+	require.Len(t, stats.Endpoints, 14)
 }
 
 func TestBadQuestions(t *testing.T) {

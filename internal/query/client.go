@@ -101,6 +101,11 @@ func (c *Client) Stats(ctx context.Context) (StatsReply, error) {
 	return ask[StatsReply](ctx, c, Stats, struct{}{})
 }
 
+// Doctor has a worker look at what only workers see.
+func (c *Client) Doctor(ctx context.Context) (DoctorReply, error) {
+	return ask[DoctorReply](ctx, c, Doctor, struct{}{})
+}
+
 // ReconcileTimeout is how long a reconciliation may take: it reads everything
 // that E2B and the streams have.
 const ReconcileTimeout = 2 * time.Minute

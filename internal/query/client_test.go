@@ -81,6 +81,7 @@ func TestEveryQuestionHasItsSubject(t *testing.T) {
 			_, err := c.Reconcile(ctx, ReconcileRequest{DryRun: true})
 			return err
 		}},
+		{Doctor, struct{}{}, func(ctx context.Context) error { _, err := c.Doctor(ctx); return err }},
 		{Stats, struct{}{}, func(ctx context.Context) error { _, err := c.Stats(ctx); return err }},
 	}
 	require.Len(t, questions, reflect.TypeFor[*Client]().NumMethod(), "a question without a test")

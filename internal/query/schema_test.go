@@ -29,6 +29,7 @@ var questions = map[string]struct {
 	query.DeadReplay:    {schematest.Read[query.DeadRequest], schematest.Written[query.DeadReplayReply]},
 	query.DeadDiscard:   {schematest.Read[query.DeadRequest], schematest.Written[query.DeadDiscardReply]},
 	query.Stats:         {schematest.Read[struct{}], schematest.Written[query.StatsReply]},
+	query.Doctor:        {schematest.Read[struct{}], schematest.Written[query.DoctorReply]},
 	query.Reconcile:     {schematest.Read[query.ReconcileRequest], schematest.Written[query.ReconcileReply]},
 }
 
@@ -72,6 +73,7 @@ func TestFilledAnswersAreValid(t *testing.T) {
 		query.DeadGet:    query.DeadLetter{Seq: 1, Time: now, Kind: "task.run", Job: "j7", Subject: "high.task.run", Reason: "x", Class: "invalid", Body: "{}"},
 		query.DeadReplay: query.DeadReplayReply{Subject: "task.run", StreamSeq: 1, Job: "j7"},
 		query.Stats:      query.StatsReply{Worker: "w", Sessions: map[string]int{"active": 1}, Slots: query.Slots{Used: 1, Limit: 20}},
+		query.Doctor:     query.DoctorReply{Worker: "w", Findings: []query.Finding{{Severity: query.SeverityRefusal, Name: "x", What: "x", Advice: "x"}}},
 		query.Reconcile: query.ReconcileReply{
 			Worker: "w", DryRun: true, At: now, Problems: []string{"x"}, Counts: map[string]int{query.VerdictOrphan: 1},
 			Sandboxes: []query.ReconciledSandbox{{Sandbox: "i1", State: "running", Verdict: query.VerdictOrphan, Why: "x", Done: "x", Session: "s", Generation: 1, StartedAt: now}},
@@ -88,7 +90,7 @@ func TestFilledAnswersAreValid(t *testing.T) {
 func TestNilListsAreRefused(t *testing.T) {
 	t.Parallel()
 	for subject, answer := range map[string]any{
-		query.SessionList: query.SessionListReply{}, query.JobList: query.JobListReply{}, query.DeadList: query.DeadListReply{}, query.Reconcile: query.ReconcileReply{Counts: map[string]int{}},
+		query.SessionList: query.SessionListReply{}, query.JobList: query.JobListReply{}, query.DeadList: query.DeadListReply{}, query.Reconcile: query.ReconcileReply{Counts: map[string]int{}}, query.Doctor: query.DoctorReply{},
 	} {
 		s, _ := schemas.Reply(subject)
 		require.ErrorContains(t, schematest.Valid(s, answer), "want an array", subject)

@@ -28,6 +28,7 @@ const (
 	DeadDiscard   = "api.dead.discard"
 	Stats         = "api.stats"
 	Reconcile     = "api.reconcile"
+	Doctor        = "api.doctor"
 )
 
 // Error codes, in the micro error headers Nats-Service-Error-Code and

@@ -15,13 +15,12 @@ import (
 
 // Store is a connection to the view. It is safe for concurrent use.
 type Store struct {
-	client   redis.UniversalClient
-	keys     keys
-	flush    *flusher
-	opts     options
-	life     life
-	puts     atomic.Uint64 // of job views
-	warnings []string
+	client redis.UniversalClient
+	keys   keys
+	flush  *flusher
+	opts   options
+	life   life
+	puts   atomic.Uint64 // of job views
 }
 
 type options struct {
@@ -99,11 +98,6 @@ func (s *Store) prepare(ctx context.Context) error {
 	if v := s.info(ctx, "server", "redis_version"); v != "" && !atLeast(v, 6, 2) {
 		return fmt.Errorf("redis is version %s: want 6.2 or newer", v)
 	}
-	policy := s.info(ctx, "memory", "maxmemory_policy")
-	if limit := s.info(ctx, "memory", "maxmemory"); policy != "" && policy != "noeviction" && limit != "0" {
-		s.warnings = append(s.warnings, fmt.Sprintf(
-			"redis maxmemory-policy is %s: an evicted key is a lost deadline or lease; set it to noeviction", policy))
-	}
 	return wrap("load scripts", load(ctx, s.client))
 }
 
@@ -129,9 +123,26 @@ func atLeast(version string, major, minor int) bool {
 	return err1 != nil || err2 != nil || x > major || x == major && y >= minor
 }
 
-// Warnings returns what Open saw that an operator should change. Each is one
-// sentence.
-func (s *Store) Warnings() []string { return s.warnings }
+// Eviction returns what Redis does when its memory is full, "" if it does not tell,
+// and whether there is a limit at all. Anything but noeviction may lose a deadline
+// or a lease.
+func (s *Store) Eviction(ctx context.Context) (policy string, limited bool, err error) {
+	if err := s.Ping(ctx); err != nil {
+		return "", false, err
+	}
+	limit := s.info(ctx, "memory", "maxmemory")
+	return s.info(ctx, "memory", "maxmemory_policy"), limit != "" && limit != "0", nil
+}
+
+// Clock returns Redis' time, by which all deadlines and leases go.
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+	cmd := plain(ctx, "time")
+	if err := s.flush.do1(ctx, cmd); err != nil {
+		return time.Time{}, wrap("read the clock of redis", err)
+	}
+	now := reply(cmd)
+	return time.Unix(now.int(0), now.int(1)*1000), nil
+}
 
 // Ping asks Redis for an answer.
 func (s *Store) Ping(ctx context.Context) error {

@@ -37,6 +37,7 @@ type App struct {
 	consumer *jobs.Consumer
 	w        *Worker
 	brakes   *breakers
+	doctor   *doctor
 	opened   []func() // how to close what check has opened
 }
 
@@ -129,6 +130,10 @@ func (a *App) close() {
 	a.nc.Close()
 }
 
+// setupLimit is how long streams and consumers may take to be set up, all
+// together. A cluster without a majority lets every step wait.
+const setupLimit = time.Minute
+
 // build checks the outside systems and makes the worker.
 func (a *App) build(ctx, parted context.Context) error {
 	m := newMetrics(a.reg)
@@ -137,7 +142,7 @@ func (a *App) build(ctx, parted context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, setupLimit, fmt.Errorf("not set up within %s: have the streams a leader, and the servers a majority? (nats server report jetstream)", setupLimit))
 	defer cancel()
 	cfg, js := a.cfg, a.js
 	queue, err := jobs.Open(js, a.pub, jobs.Config{
@@ -146,9 +151,15 @@ func (a *App) build(ctx, parted context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	a.doctor = &doctor{app: a, queue: queue, view: view, client: client}
+	found := a.doctor.examine(ctx)
+	if err := refusals(found); err != nil {
+		return err
+	}
 	if err := a.setup(ctx, js, queue); err != nil {
 		return err
 	}
+	a.warn(found)
 	artifacts, err := js.ObjectStore(ctx, cfg.Namespace.Stream(events.BucketArtifact))
 	if err != nil {
 		return fmt.Errorf("object bucket: %w", err)
@@ -216,10 +227,13 @@ func (a *App) check(ctx context.Context, m *metrics) (*e2b.Client, *store.Store,
 		return nil, nil, err
 	}
 	a.opened = append(a.opened, func() { _ = view.Close() })
-	for _, warning := range view.Warnings() {
-		a.log.Warn("redis setting", "warning", warning)
-	}
 	return client, view, nil
+}
+
+func (a *App) eventsConfig() events.Config {
+	return events.Config{
+		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, MaxAge: a.cfg.EventsAge, MaxBytes: a.cfg.EventsCap,
+	}
 }
 
 // setupTry is how long one try of the setup may take: many calls, each of which
@@ -234,16 +248,14 @@ func (a *App) setup(ctx context.Context, js jetstream.JetStream, queue *jobs.Que
 		err := a.setUp(once, js, queue)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return err
+			return contextCause(ctx, err)
 		}
 		a.log.Warn("streams not set up, trying again", "err", err)
 	}
 }
 
 func (a *App) setUp(ctx context.Context, js jetstream.JetStream, queue *jobs.Queue) error {
-	if err := events.Setup(ctx, js, events.Config{
-		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, MaxAge: a.cfg.EventsAge, MaxBytes: a.cfg.EventsCap,
-	}); err != nil {
+	if err := events.Setup(ctx, js, a.eventsConfig()); err != nil {
 		return fmt.Errorf("streams: %w", err)
 	}
 	if err := queue.Setup(ctx); err != nil {

@@ -20,6 +20,9 @@ type Config struct {
 	NATS      natsx.Config   // NATS_URL, NATS_CONTEXT, NATS_CREDS, NATS_NKEY, NATS_CA, NATS_CERT, NATS_KEY
 	Replicas  int            // NATS_REPLICAS: of every stream; 1
 
+	NATSSynced bool // NATS_SYNCED: the server syncs every write to disk (sync_interval: always)
+	Production bool // WORKER_PRODUCTION: refuse to start where jobs may be lost
+
 	RedisURL string // REDIS_URL
 
 	E2BKey        func() (string, error) // E2B_API_KEY or E2B_API_KEY_FILE, read again on change
@@ -109,6 +112,8 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	c.NATS = e.nats()
 	c.NATS.Name = "sandjet-worker-" + c.Name
 	e.integer("NATS_REPLICAS", &c.Replicas, 1, 5)
+	e.boolean("NATS_SYNCED", &c.NATSSynced)
+	e.boolean("WORKER_PRODUCTION", &c.Production)
 	c.RedisURL = e.redis("REDIS_URL")
 
 	c.E2BKey = e.key("E2B_API_KEY")

@@ -150,6 +150,8 @@ func TestGoodValues(t *testing.T) {
 		{"WORKER_HTTP_ADDR", "off", "off", func(c worker.Config) any { return c.HTTPAddr }},
 		{"WORKER_HTTP_ADDR", ":0", ":0", func(c worker.Config) any { return c.HTTPAddr }},
 		{"WORKER_REQUIRE_OWNER", "true", true, func(c worker.Config) any { return c.RequireOwner }},
+		{"WORKER_PRODUCTION", "true", true, func(c worker.Config) any { return c.Production }},
+		{"NATS_SYNCED", "true", true, func(c worker.Config) any { return c.NATSSynced }},
 		{"E2B_API_URL", "http://h:1/", "http://h:1", func(c worker.Config) any { return c.E2BAPIURL }},
 	} {
 		c, err := read(map[string]string{test.name: test.value})

@@ -41,7 +41,7 @@ func (a *App) serve(ctx context.Context, listener net.Listener, servers *errgrou
 	}}
 	svc := &ops.Service{
 		Namespace: a.cfg.Namespace, Worker: a.cfg.Name, Version: Version, SlotLimit: a.cfg.SandboxLimit,
-		JS: a.js, Facts: a.w.facts, Queue: a.w.queue, View: a.w.view, Sandbox: a.w.sessions.describe, Reconciler: a.w.reconcile, Breakers: a.brakes.states, Log: a.log,
+		JS: a.js, Facts: a.w.facts, Queue: a.w.queue, View: a.w.view, Sandbox: a.w.sessions.describe, Reconciler: a.w.reconcile, Breakers: a.brakes.states, Doctor: a.doctor.examine, Log: a.log,
 	}
 	stop, err = svc.Start(a.nc)
 	if err != nil || listener == nil {

@@ -27,6 +27,8 @@ func Settings() []Setting {
 		{"NATS_CERT", "nats-cert", "FILE", "client certificate, PEM", ""},
 		{"NATS_KEY", "nats-key", "FILE", "client key, PEM", ""},
 		{"NATS_REPLICAS", "nats-replicas", "N", "replicas of every stream", "1"},
+		{"NATS_SYNCED", "nats-synced", "BOOL", "the server syncs every write to disk (sync_interval: always)", "false"},
+		{"WORKER_PRODUCTION", "production", "BOOL", "refuse to start where an acknowledged job may be lost", "false"},
 
 		{"REDIS_URL", "redis-url", "URL", "redis://, rediss://, sentinel or cluster URL", ""},
 
