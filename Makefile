@@ -88,7 +88,7 @@ fuzz-short: ## Run every fuzz target for FUZZTIME (10s)
 
 chaos: ## The fault campaign and its negative controls, some minutes (SEED=1 JOBS=250 FAULTS=30)
 	@$(GO) run -buildvcs=false ./internal/chaos/campaign -seed $(or $(SEED),1) -jobs $(or $(JOBS),250) -faults $(or $(FAULTS),30) \
-	  -loud 1048576 -controls
+	  -loud 1048576 -controls also
 
 chaos-long: ## The campaign alone, at the size you ask for (SEED= JOBS= FAULTS= KINDS= OFF= KEEP=1)
 	@$(GO) run -buildvcs=false ./internal/chaos/campaign -seed $(or $(SEED),1) -jobs $(or $(JOBS),2000) -faults $(or $(FAULTS),400) \

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/chaos/plan"
@@ -22,13 +21,13 @@ type control struct {
 // controls are small: each makes much of the one trouble that its mechanism is for.
 var controls = []control{
 	{"fence", 4, "events are published against the claim", plan.Options{
-		Jobs: 24, Faults: 3, Kinds: []string{"worker-freeze"}, Only: []plan.Flavour{plan.Long}}},
+		Jobs: 10, Faults: 2, Kinds: []string{"worker-freeze"}, Only: []plan.Flavour{plan.Long}}},
 	{"join", 2, "who comes next joins the running command", plan.Options{
-		Jobs: 24, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
+		Jobs: 16, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
 	{"offsets", 3, "output goes on from where the stream has it", plan.Options{
-		Jobs: 24, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady}}},
+		Jobs: 16, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady}}},
 	{"lane", 5, "exclusive jobs of a session have the turn one at a time", plan.Options{
-		Jobs: 24, Open: 3, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
+		Jobs: 16, Open: 3, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
 	{"adopt", 7, "a creation without an answer is looked for", plan.Options{
 		Jobs: 24, Faults: 3, Kinds: []string{"e2b-lost-create"}, Only: []plan.Flavour{plan.Quick, plan.Alone}}},
 	{"history", 1, "a job's log is read before it is taken up", plan.Options{
@@ -38,16 +37,16 @@ var controls = []control{
 	{"waits", 8, "quota, rate and outages spend no attempt", plan.Options{
 		Jobs: 24, Faults: 4, Kinds: []string{"e2b-quota", "e2b-rate"}, Only: []plan.Flavour{plan.Quick, plan.Alone}}},
 	{"idleguard", 6, "nothing is paused while a job runs or waits", plan.Options{
-		Jobs: 20, Idle: time.Second, Only: []plan.Flavour{plan.Long}}},
+		Jobs: 8, Idle: time.Second, Only: []plan.Flavour{plan.Long}}},
 	{"beat", 2, "a message in hand is kept from being delivered again", plan.Options{
-		Jobs: 16, Only: []plan.Flavour{plan.Long}}},
+		Jobs: 8, Only: []plan.Flavour{plan.Long}}},
 }
 
 // Controls runs every negative control and reports whether all were noticed.
 func Controls(ctx context.Context, o Options, out io.Writer) (all bool, err error) {
 	all = true
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nwithout\tpromise\tviolations\tof checked\tothers\ttook\tthe mechanism")
+	const row = "%-10s %-8v %-12v %-8v %-8v %-8v %s\n"
+	fmt.Fprintf(out, "\n"+row, "without", "promise", "violations", "of", "others", "took", "the mechanism")
 	for _, c := range controls {
 		p := c.plan
 		p.Seed, p.AckWait, p.Loud = o.Plan.Seed, o.Plan.AckWait, 1<<20
@@ -62,10 +61,9 @@ func Controls(ctx context.Context, o Options, out io.Writer) (all bool, err erro
 		if n == 0 {
 			word, all = "0: NOT NOTICED", false
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%s\t%s\n", c.off, c.promise, word, r.Result.Checked[c.promise],
+		fmt.Fprintf(out, row, c.off, c.promise, word, r.Result.Checked[c.promise],
 			len(r.Result.Violations)-n, r.Took.Round(100*time.Millisecond), c.what)
 	}
-	_ = t.Flush()
 	if all {
 		fmt.Fprintln(out, "every control was noticed")
 	}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ func (c *Campaign) work(ctx context.Context) error {
 			in.hand(ctx, faults[0])
 		}
 		for _, j := range twice[n] {
-			if _, err := c.publish(ctx, j.Plan); err != nil {
+			if err := c.again(ctx, j.Plan); err != nil {
 				return err
 			}
 		}
@@ -67,7 +68,7 @@ func (c *Campaign) work(ctx context.Context) error {
 	}
 	for _, left := range twice {
 		for _, j := range left {
-			if _, err := c.publish(ctx, j.Plan); err != nil {
+			if err := c.again(ctx, j.Plan); err != nil {
 				return err
 			}
 		}
@@ -97,17 +98,38 @@ func (c *Campaign) publish(ctx context.Context, p *plan.Job) (time.Time, error) 
 		_, err := c.pub.Publish(ctx, point.Of("campaign", "publish"), m)
 		return time.Now(), err
 	}
-	payload := p.Payload
-	if run, ok := payload.(*jobs.Run); ok {
-		with := *run
-		with.Env = map[string]string{"CHAOS_LEDGER": c.rig.Ledger.Port()}
-		payload = &with
-	}
-	_, err := c.jobs.Publish(ctx, p.Kind, payload, jobs.PublishOptions{})
-	if err != nil {
+	if _, err := c.jobs.Publish(ctx, p.Kind, c.payload(p), jobs.PublishOptions{}); err != nil {
 		return time.Time{}, fmt.Errorf("publish %s: %w", p.ID, err)
 	}
 	return time.Now(), nil
+}
+
+// payload is the job's body; a command is told where the ledger is.
+func (c *Campaign) payload(p *plan.Job) jobs.Payload {
+	run, ok := p.Payload.(*jobs.Run)
+	if !ok {
+		return p.Payload
+	}
+	with := *run
+	with.Env = map[string]string{"CHAOS_LEDGER": c.rig.Ledger.Port()}
+	return &with
+}
+
+// again publishes a job a second time, in a way that the queue's own memory of
+// message ids does not notice: as after a restart, or by another publisher.
+func (c *Campaign) again(ctx context.Context, p *plan.Job) error {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	m := nats.NewMsg(string(p.Kind))
+	m.Header.Set(nats.MsgIdHdr, "again."+p.Session+"."+p.ID)
+	var err error
+	if m.Data, err = json.Marshal(c.payload(p)); err != nil {
+		return err
+	}
+	if _, err = c.pub.Publish(ctx, point.Of("campaign", "again"), m); err != nil {
+		return fmt.Errorf("publish %s again: %w", p.ID, err)
+	}
+	return nil
 }
 
 // publishSettled publishes a job once the session's others have ended.

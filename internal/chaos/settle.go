@@ -10,18 +10,24 @@ import (
 
 // How long the end of a campaign may take.
 const (
-	// stuck is how long nothing may end before those that are left count as never
-	// ended: longer than any wait that the worker makes.
-	stuck = 75 * time.Second
+	// stuckLimit is how long nothing may end before those that are left count as
+	// never ended: longer than any wait that the worker makes.
+	stuckLimit = 75 * time.Second
 	// orphanGrace is how old a sandbox may be at the end without its session.
 	orphanGrace = 25 * time.Second
 	// calmLimit is how long sessions may take to come to rest.
 	calmLimit = 60 * time.Second
+	// hasty is what takes their place in a control, which is there to be broken.
+	hasty = 15 * time.Second
 )
 
 // settle waits, with everything whole again, until every job has ended and every
 // session has come to rest.
 func (c *Campaign) settle(ctx context.Context) {
+	stuck, calm := stuckLimit, calmLimit
+	if c.o.Off != "" {
+		stuck, calm = hasty, hasty
+	}
 	under, _, _ := c.board.state()
 	c.say("all published, all faults over; %d jobs under way", under)
 	for ctx.Err() == nil {
@@ -31,11 +37,11 @@ func (c *Campaign) settle(ctx context.Context) {
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
-	deadline := time.Now().Add(calmLimit + c.rec.Idle)
+	deadline := time.Now().Add(calm + c.rec.Idle)
 	for ctx.Err() == nil && time.Now().Before(deadline) {
 		if what, err := c.restless(ctx); err == nil && what == "" {
 			return
-		} else if time.Until(deadline) < calmLimit/4 {
+		} else if time.Until(deadline) < calm/4 {
 			c.say("not at rest yet: %s %v", what, err)
 			pause(ctx, 5*time.Second)
 		}
