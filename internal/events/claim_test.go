@@ -285,6 +285,8 @@ func TestSucceed(t *testing.T) {
 
 		next, err := w.log.Succeed(ctx, look(), events.Claimed{Worker: "new"})
 		require.NoError(t, err)
+		require.NoError(t, next.Check(ctx))
+		require.ErrorIs(t, old.Check(ctx), events.ErrLost)
 		require.ErrorIs(t, old.Publish(ctx, events.KindProgress, events.Progress{}), events.ErrLost)
 		_, err = w.log.Succeed(ctx, seen, events.Claimed{Worker: "third"})
 		require.ErrorIs(t, err, events.ErrLost)
@@ -292,6 +294,7 @@ func TestSucceed(t *testing.T) {
 		seen = look()
 		require.Equal(t, old.Token(), next.Record().Previous)
 		require.NoError(t, next.End(ctx, events.Succeeded, events.Outcome{}))
+		require.NoError(t, next.Check(ctx), "what it ended is its own")
 		_, err = w.log.Succeed(ctx, seen, events.Claimed{Worker: "third"})
 		require.ErrorIs(t, err, events.ErrMoved)
 		require.Equal(t, look().Last, look().Outcome.Seq, "the terminal event is the last")

@@ -42,7 +42,24 @@ func (c *Claim) write(ctx context.Context, kind Kind, e *envelope) (natsx.Ack, e
 	}
 }
 
-// examine is called when the fence refused a write. It asks the leader who holds
+// Check asks the leader whether the claim stands. ErrLost: somebody else holds the
+// job. Whoever is about to change something that no claim guards asks before. A
+// claim under which the job was ended stands.
+func (c *Claim) Check(ctx context.Context) error {
+	if point.Off(point.Fence) {
+		return nil
+	}
+	switch err := c.begin(ctx); {
+	case errors.Is(err, ErrEnded):
+		return nil
+	case err != nil:
+		return fmt.Errorf("check the claim of job %s: %w", c.job, err)
+	}
+	defer c.finish()
+	return c.examine(ctx)
+}
+
+// examine is called when the fence refused a write, or somebody asks. It asks the leader who holds
 // the job: somebody else, and the claim is lost; nobody, since the record is past
 // the stream's limits, and it is written anew; we, and the write may be repeated.
 func (c *Claim) examine(ctx context.Context) error {

@@ -59,7 +59,7 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		wish:     make(chan struct{}),
 		begun:    time.Now(),
 	}
-	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, ephemeral: d.Ephemeral}
+	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, ephemeral: d.Ephemeral, holds: h.still}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	return h
 }
@@ -220,6 +220,14 @@ func (h *hold) taken(claim *events.Claim, attempt int, err error) error {
 		}
 	}()
 	return nil
+}
+
+// still returns an error if the job is in other hands by now.
+func (h *hold) still(ctx context.Context) error {
+	if h.claim == nil {
+		return nil // an ended job that is only cleared up after
+	}
+	return h.claim.Check(ctx)
 }
 
 // reclaim takes the job's next attempt, or the same one after a wait, in the

@@ -25,6 +25,9 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 	if err := s.takeRate(ctx, routeResume); err != nil {
 		return k, err
 	}
+	if err := a.still(ctx); err != nil {
+		return k, err
+	}
 	k, err := s.put(ctx, k, session.Resuming, func(r *session.Record) {
 		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, s.resumeBy()
 		r.Reason = ""
@@ -210,6 +213,9 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 	if err != nil {
 		s.log.Warn("no canary left before the pause", "session_id", k.Session, "err", err)
 	}
+	if err := a.still(ctx); err != nil {
+		return false, err
+	}
 	k, err = s.put(ctx, k, session.Pausing, func(r *session.Record) {
 		r.Worker, r.Job, r.Deadline, r.Reason = s.cfg.Name, a.job, time.Now().UTC().Add(pauseLimit), reason
 		r.Canary = nonce
@@ -281,6 +287,9 @@ func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string
 		for _, one := range found {
 			copies = append(copies, one.SandboxID)
 		}
+	}
+	if err := a.still(ctx); err != nil {
+		return k, err
 	}
 	k, err := s.put(ctx, k, session.Destroying, func(r *session.Record) {
 		r.Worker, r.Job, r.Deadline, r.Reason = s.cfg.Name, a.job, time.Now().UTC().Add(destroyLimit), reason

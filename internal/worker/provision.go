@@ -33,6 +33,9 @@ func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, err
 	if err := s.takeSlot(ctx, k, a); err != nil {
 		return k, err
 	}
+	if err := a.still(ctx); err != nil {
+		return k, err
+	}
 	k, err := s.put(ctx, k, session.Provisioning, s.intent(k, a))
 	if err != nil {
 		return k, err
@@ -43,14 +46,34 @@ func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, err
 	}
 	k.SandboxID = sb.SandboxID
 	k, err = s.activate(ctx, k, "")
+	if errors.Is(err, errMoved) {
+		s.disown(ctx, k, sb.SandboxID)
+	}
 	if err != nil {
-		// Somebody else took the provisioning over. What we made carries the
-		// attempt they look for; they adopt it or it is an orphan.
 		return k, err
 	}
 	s.newBox(k, sb.Ref(), time.Now().Add(s.life(k.Record)))
 	s.m.provisioned(time.Since(begun))
 	return k, nil
+}
+
+// disown deals with a sandbox whose session somebody else has moved on while it was
+// being made. It carries the attempt that they look for: once they have decided,
+// it is theirs, or nobody's, and is killed.
+func (s *sessions) disown(ctx context.Context, k known, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	now, err := s.read(ctx, k.Session)
+	for err == nil && now.State == session.Provisioning && now.Attempt == k.Attempt {
+		now.Record, now.seq, err = s.facts.WatchSession(ctx, k.Session, now.seq)
+	}
+	if err == nil && now.SandboxID != id {
+		s.log.Warn("killing a sandbox that came too late", "session_id", k.Session, "sandbox_id", id)
+		_, err = s.e2b.Kill(ctx, id)
+	}
+	if err != nil {
+		s.log.Warn("sandbox left to the reconciliation", "session_id", k.Session, "sandbox_id", id, "err", err)
+	}
 }
 
 // intent is the record that says what is about to be created.

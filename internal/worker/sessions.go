@@ -66,6 +66,19 @@ type asker struct {
 	room time.Time
 	// view is what the Redis view said when the job entered its lane.
 	view *known
+	// holds returns an error if the job is in other hands by now; nil for askers
+	// without a job. It is asked between the read of a record and the write of an
+	// intent: a worker that was frozen before finds out here, and one that is
+	// frozen after it by the record's sequence.
+	holds func(context.Context) error
+}
+
+// still asks whether the session is still the asker's to move.
+func (a *asker) still(ctx context.Context) error {
+	if a.holds == nil {
+		return nil
+	}
+	return a.holds(ctx)
 }
 
 // current returns the session's record: from what the asker has seen already,
