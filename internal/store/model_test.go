@@ -176,6 +176,10 @@ func (m *model) beginPause(job string, ttl time.Duration) bool {
 	if m.pauser != "" && m.pauser != job {
 		return false
 	}
+	if m.pauser == job { // again: who came since sees the mark
+		m.pauseTo = m.now.Add(ttl)
+		return true
+	}
 	for id := range m.entries {
 		if id != job {
 			return false

@@ -109,7 +109,7 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			return false, faultf(jobs.ClassNotFound, "session %s has no sandbox to pause: it is %s", a.session, stateWord(k.State))
 		}
 		if errors.Is(err, errMoved) {
-			k, err = s.read(ctx, a.session)
+			k, err = s.reread(ctx, a.session)
 		}
 	}
 	return false, err
@@ -269,7 +269,7 @@ func (s *sessions) destroyNow(ctx context.Context, a *asker, reason string) erro
 			k, err = s.destroy(ctx, k, a, reason)
 		}
 		if errors.Is(err, errMoved) {
-			k, err = s.read(ctx, a.session)
+			k, err = s.reread(ctx, a.session)
 		}
 	}
 	return err

@@ -104,6 +104,22 @@ func (s *sessions) read(ctx context.Context, id string) (known, error) {
 	return known{rec, seq}, nil
 }
 
+// reread is read for whoever found that the view, or what he knew, is behind: a
+// worker may have died between the record and its copy. The copy is made good, and
+// the clocks of an active session with it.
+func (s *sessions) reread(ctx context.Context, id string) (known, error) {
+	k, err := s.read(ctx, id)
+	if err != nil || k.State == session.None {
+		return k, err
+	}
+	if err := s.view.PutSession(ctx, k.Record, k.seq); err != nil {
+		s.log.Warn("session view not written", "session_id", id, "err", err)
+	} else if k.State == session.Active {
+		s.clocks(ctx, k.Record)
+	}
+	return k, nil
+}
+
 // errMoved says that somebody else wrote the session first: read it again.
 var errMoved = errors.New("session has moved on")
 
@@ -172,7 +188,7 @@ func (s *sessions) ready(ctx context.Context, a *asker) (known, *box, error) {
 		} else {
 			k, err = s.step(ctx, k, a)
 			if errors.Is(err, errMoved) {
-				k, err = s.read(ctx, a.session)
+				k, err = s.reread(ctx, a.session)
 			}
 		}
 		if err == nil && k.State == session.Lost && was.State != session.Lost {
@@ -225,10 +241,10 @@ func (s *sessions) await(ctx context.Context, k known) (known, error) {
 	wait := min(time.Until(k.Deadline)+100*time.Millisecond, patience)
 	short, cancel := context.WithTimeout(ctx, max(wait, 0))
 	defer cancel()
-	rec, seq, err := s.facts.WatchSession(short, k.Session, k.seq)
+	rec, _, err := s.facts.WatchSession(short, k.Session, k.seq)
 	switch {
 	case err == nil:
-		return known{rec, seq}, nil
+		return s.reread(ctx, rec.Session)
 	case ctx.Err() != nil:
 		return k, context.Cause(ctx)
 	case short.Err() != nil && time.Now().After(k.Deadline):

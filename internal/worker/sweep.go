@@ -74,8 +74,9 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return err
 	}
 	rec, seq, err := w.view.Session(ctx, d.Session)
-	if errors.Is(err, store.ErrNotFound) {
-		k, readErr := w.sessions.read(ctx, d.Session)
+	if errors.Is(err, store.ErrNotFound) || err == nil && rec.State != session.Active && rec.State != session.Pausing {
+		// The view may be behind: a deadline is taken away by the log's word alone.
+		k, readErr := w.sessions.reread(ctx, d.Session)
 		rec, seq, err = k.Record, k.seq, readErr
 	}
 	if err != nil {

@@ -8,6 +8,11 @@
 local mark = redis.call('GET', KEYS[3])
 if mark and mark ~= ARGV[1] then return 0 end
 local has, first = turn(), head()
+-- Asked again, by a worker that took the job over: who came since sees the mark.
+if mark then
+  redis.call('PEXPIRE', KEYS[3], ARGV[2])
+  return 1
+end
 local ahead = ARGV[3] == '0' and has == ARGV[1]
 -- A long lane is not read through.
 if has and has ~= ARGV[1] or first and first ~= ARGV[1] and not ahead then return 0 end
