@@ -18,7 +18,7 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X github.com/sandjet/sandjet/inte
 TESTFLAGS := -count=$(COUNT) -timeout=$(TIMEOUT) $(if $(RUN),-run='$(RUN)') $(if $(RACE),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test race vet fmt lint vuln bench build schemas generate fuzz-short chaos chaos-long soak clean
+.PHONY: help demo up test race crashpoints vet fmt lint vuln bench build schemas generate fuzz-short chaos chaos-long soak clean
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,8 +35,12 @@ test: vet ## Vet and run every test; ends by naming what real parts were missing
 race: ## The same under the race detector
 	@$(MAKE) --no-print-directory test RACE=1
 
+crashpoints: ## Every boundary between an effect and its record x crash, error, lost answer, pause: about 15 minutes (CRASHPOINTS=e2b.create=lost CRASHPOINTS_SEED=1)
+	@CRASHPOINTS=$(or $(CRASHPOINTS),all) $(GO) test -count=1 -timeout=60m -run='^TestCrashPoints$$' -v ./internal/worker | grep -E '^ *(---|ok|FAIL|panic|[a-z_]+_test.go)'
+
 vet: ## go vet, and gofmt on every file in the tree
 	@$(GO) vet $(PKG)
+	@$(GO) vet -tags faultpoints ./internal/point
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 

@@ -26,7 +26,7 @@
 // SANDJET_OFF takes mechanisms out, for the negative controls: a campaign that
 // passes without a mechanism has not proved it. SANDJET_POINTS_LOG names a file to
 // which the name of each point is appended as it is passed, one a line, and
-// "fired <rule>" when a fault strikes. A malformed value ends the process at its
+// "fired <rule>" when a fault strikes, "woke <rule>" after a pause. A malformed value ends the process at its
 // start with a line that names it.
 //
 // After is passed only where the effect was done, as far as the caller knows.

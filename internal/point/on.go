@@ -30,6 +30,7 @@ func Before(_ context.Context, at At) error {
 	case r.fault == pausing:
 		record("fired " + r.String())
 		freeze(r.pause)
+		record("woke " + r.String())
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestFaults(t *testing.T) {
 		"crash":     {env: []string{"SANDJET_POINTS=a.b=crash"}, out: "before\n", log: "a.b\nfired a.b=crash@1\n", killed: true},
 		"error":     {env: []string{"SANDJET_POINTS=a.b=error"}, out: "before: a.b: " + ErrFailed.Error() + "\n", log: "a.b\nfired a.b=error@1\n"},
 		"lost":      {env: []string{"SANDJET_POINTS=a.b=lost"}, out: "before\nafter: a.b: " + ErrLost.Error() + "\n", log: "a.b\nfired a.b=lost@1\n"},
-		"pause":     {env: []string{"SANDJET_POINTS=a.b=pause:400ms"}, out: "before\nafter\nlate\n", log: "a.b\nfired a.b=pause:400ms@1\n"},
+		"pause":     {env: []string{"SANDJET_POINTS=a.b=pause:400ms"}, out: "before\nafter\nlate\n", log: "a.b\nfired a.b=pause:400ms@1\nwoke a.b=pause:400ms@1\n"},
 		"off":       {env: []string{"SANDJET_OFF=fence"}, out: "before\nafter\noff\n", log: "a.b\n"},
 		"malformed": {env: []string{"SANDJET_POINTS=nonsense"}, code: 2},
 	} {

@@ -28,6 +28,20 @@ var workerBinary = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
+// pointsBinary is the worker with its crash points.
+var pointsBinary = sync.OnceValues(func() (string, error) {
+	plain, err := workerBinary() // TestMain removes its folder
+	if err != nil {
+		return "", err
+	}
+	bin := plain + "-faultpoints"
+	out, err := exec.Command("go", "build", "-tags", "faultpoints", "-o", bin, "github.com/sandjet/sandjet/cmd/worker").CombinedOutput()
+	if err != nil {
+		return "", &buildError{string(out), err}
+	}
+	return bin, nil
+})
+
 type buildError struct {
 	out string
 	err error
