@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -55,7 +57,13 @@ func (h *hastener) run(ctx context.Context) {
 		group.SetLimit(hastenAtOnce)
 		for key := range batch {
 			group.Go(func() error {
-				if _, err := h.queue.Hasten(ctx, key.Session, key.ID); err != nil && ctx.Err() == nil {
+				// It may wait there for hours: asked without an answer, ask again.
+				ask := func() error {
+					_, err := h.queue.Hasten(ctx, key.Session, key.ID)
+					return err
+				}
+				pace := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(30 * time.Second))
+				if err := backoff.Retry(ask, backoff.WithContext(pace, ctx)); err != nil && ctx.Err() == nil {
 					h.log.Warn("job not hastened", "session_id", key.Session, "job_id", key.ID, "err", err)
 				}
 				return nil
