@@ -70,6 +70,13 @@ func (s *sessions) resume(ctx context.Context, k known, a *asker) (known, error)
 // pause puts the session to sleep. With onlyIdle it does so only if nothing
 // runs, waits or was touched since, and reports false otherwise.
 func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
+	// Also a mark that was set by a worker before this one, which died: whatever the
+	// session has come to meanwhile, jobs wait for it.
+	defer func() {
+		if err := s.view.EndPause(context.WithoutCancel(ctx), entry); err != nil {
+			s.log.Warn("pause mark not removed", "session_id", a.session, "err", err)
+		}
+	}()
 	k, err := s.read(ctx, a.session)
 	for err == nil {
 		if err := a.mine(k); err != nil {
@@ -183,11 +190,6 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 		}
 		return false, waitFor(jobs.ClassTransitioning, time.Second, "a job runs in session %s", k.Session)
 	}
-	defer func() {
-		if err := s.view.EndPause(context.WithoutCancel(ctx), entry); err != nil {
-			s.log.Warn("pause mark not removed", "session_id", k.Session, "err", err)
-		}
-	}()
 	b, err := s.open(ctx, k)
 	if err == nil {
 		// Redis may have forgotten a job; the sandbox has not.
