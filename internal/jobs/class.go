@@ -70,7 +70,7 @@ var advice = map[Class]string{
 	ClassQuarantined: "the job took down its worker twice: look at the worker's last log lines before a replay",
 	ClassUndelivered: "the consumer's delivery limit was used up without a worker finishing the job: look at its events, then replay",
 	ClassSandboxLost: "the sandbox vanished on every attempt: look at E2B's status and the template, then replay",
-	ClassTransport:   "the connection to the sandbox broke on every attempt: look at the network and E2B's status, then replay",
+	ClassTransport:   "the sandbox, or the connection to it, failed on every attempt: look at its disk, the network and E2B's status, then replay",
 	ClassGitConflict: "the base branch kept moving or conflicts: resolve the branch by hand, or replay",
 	ClassGitAuth:     "the git server refuses the credential: renew it and check its repository scope, then replay",
 	ClassInternal:    "a fault of the worker: look at its log for this job, then replay",

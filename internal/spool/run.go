@@ -25,7 +25,7 @@ var (
 	ErrVanished = errors.New("the command's runner vanished")
 	// ErrNotBegun happens when the sandbox could not begin the run at all, for
 	// instance because its disk is full. Joining again is safe.
-	ErrNotBegun = errors.New("the run could not be begun")
+	ErrNotBegun = errors.New("the run could not be begun: the sandbox's disk is full, or something is in the way")
 	// ErrMismatch happens when what was read of an output is not what the
 	// sandbox says the command wrote.
 	ErrMismatch = errors.New("output differs from the spool")

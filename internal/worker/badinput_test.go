@@ -108,7 +108,8 @@ func TestHostileCommands(t *testing.T) {
 				Common: jobs.Common{Session: id, MaxAttempts: 1}, Shell: shell, Timeout: durationOf(5 * time.Second),
 			}))
 			t.Logf("%s as %s after %s: %s", e.Kind, e.Class, time.Since(begun).Round(100*time.Millisecond), e.Reason)
-			require.Contains(t, []string{"ok", "command_failed", "command_timeout", "sandbox_lost", "internal"}, e.Class)
+			// transport: one that removes its directory is quicker than its follower.
+			require.Contains(t, []string{"ok", "command_failed", "command_timeout", "sandbox_lost", "internal", "transport"}, e.Class)
 			require.LessOrEqual(t, e.StdoutBytes, int64(1<<20))
 			after := w.follow(w.run(id, "echo", "after"))
 			require.Equal(t, events.Succeeded, after.Kind, "%+v", after.Outcome)
