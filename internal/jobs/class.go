@@ -24,6 +24,7 @@ const (
 	ClassNotFound    Class = "not_found"   // session, template, object or file is not there
 	ClassQuarantined Class = "quarantined" // it took down its worker twice
 	ClassUndelivered Class = "undelivered" // the consumer's delivery limit is used up
+	ClassFull        Class = "full"        // the object bucket has no room for its file
 )
 
 // The job can be run, but not now.
@@ -51,7 +52,7 @@ const (
 func Classes() []Class {
 	return []Class{
 		ClassOK, ClassCommandFailed, ClassCommandTimeout, ClassSilentTimeout, ClassCancelled, ClassExpired, ClassDuplicate,
-		ClassInvalid, ClassForbidden, ClassPolicy, ClassAuth, ClassNotFound, ClassQuarantined, ClassUndelivered,
+		ClassInvalid, ClassForbidden, ClassPolicy, ClassAuth, ClassNotFound, ClassQuarantined, ClassUndelivered, ClassFull,
 		ClassLane, ClassDelay, ClassVersion, ClassQuota, ClassRate, ClassTransitioning, ClassUnavailable, ClassInterrupted,
 		ClassSandboxLost, ClassTransport, ClassGitConflict, ClassGitAuth, ClassInternal,
 	}
@@ -69,6 +70,7 @@ var advice = map[Class]string{
 	ClassNotFound:    "check that the session, template, object or path exists and belongs to the job's owner",
 	ClassQuarantined: "the job took down its worker twice: look at the worker's last log lines before a replay",
 	ClassUndelivered: "the consumer's delivery limit was used up without a worker finishing the job: look at its events, then replay",
+	ClassFull:        "delete objects that nobody needs (nats object ls, nats object rm) or raise WORKER_ARTIFACTS_CAP on all workers, then replay",
 	ClassSandboxLost: "the sandbox vanished on every attempt: look at E2B's status and the template, then replay",
 	ClassTransport:   "the sandbox, or the connection to it, failed on every attempt: look at its disk, the network and E2B's status, then replay",
 	ClassGitConflict: "the base branch kept moving or conflicts: resolve the branch by hand, or replay",

@@ -68,6 +68,7 @@ var groups = map[Class]group{
 	ClassNotFound:    dies,
 	ClassQuarantined: dies,
 	ClassUndelivered: dies,
+	ClassFull:        dies,
 
 	ClassLane:          waits,
 	ClassDelay:         waits,

@@ -30,6 +30,7 @@ var fates = []struct {
 	{ClassNotFound, Die, Die, Die, false, false, 0, 0},
 	{ClassQuarantined, Die, Die, Die, false, false, 0, 0},
 	{ClassUndelivered, Die, Die, Die, false, false, 0, 0},
+	{ClassFull, Die, Die, Die, false, false, 0, 0},
 
 	{ClassLane, Wait, Wait, Wait, false, false, 15 * time.Second, 45 * time.Second},
 	{ClassDelay, Wait, Wait, Wait, false, false, 500 * time.Millisecond, 1500 * time.Millisecond},

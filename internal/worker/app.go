@@ -145,9 +145,7 @@ func (a *App) build(ctx, parted context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupLimit, fmt.Errorf("not set up within %s: have the streams a leader, and the servers a majority? (nats server report jetstream)", setupLimit))
 	defer cancel()
 	cfg, js := a.cfg, a.js
-	queue, err := jobs.Open(js, a.pub, jobs.Config{
-		Namespace: cfg.Namespace, Replicas: cfg.Replicas, JobsMaxBytes: cfg.JobsCap, AckWait: cfg.AckWait,
-	}, a.log)
+	queue, err := jobs.Open(js, a.pub, a.queueConfig(), a.log)
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
@@ -230,9 +228,17 @@ func (a *App) check(ctx context.Context, m *metrics) (*e2b.Client, *store.Store,
 	return client, view, nil
 }
 
+func (a *App) queueConfig() jobs.Config {
+	return jobs.Config{
+		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, AckWait: a.cfg.AckWait, JobsMaxBytes: a.cfg.JobsCap,
+		SchedulesMaxBytes: a.cfg.SchedulesCap, DeadMaxBytes: a.cfg.DeadCap, DeadMaxAge: a.cfg.DeadAge,
+	}
+}
+
 func (a *App) eventsConfig() events.Config {
 	return events.Config{
 		Namespace: a.cfg.Namespace, Replicas: a.cfg.Replicas, MaxAge: a.cfg.EventsAge, MaxBytes: a.cfg.EventsCap,
+		SessionBytes: a.cfg.SessionsCap, ArtifactBytes: a.cfg.ArtifactsCap,
 	}
 }
 

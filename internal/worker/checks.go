@@ -70,7 +70,8 @@ func checkE2B(ctx context.Context, client *e2b.Client, log *slog.Logger) error {
 func openView(ctx context.Context, cfg Config) (*store.Store, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	view, err := store.Open(ctx, cfg.RedisURL, cfg.Namespace, store.WithSlots(cfg.SandboxLimit, cfg.OwnerSandboxLimit))
+	view, err := store.Open(ctx, cfg.RedisURL, cfg.Namespace,
+		store.WithSlots(cfg.SandboxLimit, cfg.OwnerSandboxLimit), store.WithJobs(cfg.ViewJobs, cfg.ViewForget))
 	if err != nil {
 		return nil, fmt.Errorf("REDIS_URL: %w", err)
 	}

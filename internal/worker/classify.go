@@ -92,6 +92,7 @@ var foreign = []struct {
 
 	{store.ErrUnavailable, jobs.ClassUnavailable},
 	{jetstream.ErrObjectNotFound, jobs.ClassNotFound},
+	{errBucketFull, jobs.ClassFull},
 	{nats.ErrConnectionClosed, jobs.ClassInterrupted},
 	{natsx.ErrNoAck, jobs.ClassUnavailable},
 	{natsx.ErrUnavailable, jobs.ClassUnavailable},

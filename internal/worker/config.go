@@ -51,6 +51,14 @@ type Config struct {
 	EventsCap int64         // WORKER_EVENTS_CAP: bytes of the event stream; 10 GiB
 	JobsCap   int64         // WORKER_JOBS_CAP: bytes of the job stream; 1 GiB
 
+	SchedulesCap int64         // WORKER_SCHEDULES_CAP: bytes of the jobs that wait for a time; 1 GiB
+	DeadCap      int64         // WORKER_DEAD_CAP: bytes of the dead letters; 1 GiB
+	DeadAge      time.Duration // WORKER_DEAD_AGE: how long dead letters are kept; 720h
+	SessionsCap  int64         // WORKER_SESSIONS_CAP: bytes of the sessions' last states; 256 MiB
+	ArtifactsCap int64         // WORKER_ARTIFACTS_CAP: bytes of the object bucket; 2 GiB
+	ViewJobs     int           // WORKER_VIEW_JOBS: jobs that Redis lists; 100,000
+	ViewForget   time.Duration // WORKER_VIEW_FORGET: how long Redis lists a job that does not change; 24h
+
 	WatchEvery     time.Duration // WORKER_WATCH_EVERY: how often each running sandbox is looked at; 30s
 	ReconcileEvery time.Duration // WORKER_RECONCILE_EVERY: how often E2B's sandboxes and the sessions are compared; 5m
 	OrphanGrace    time.Duration // WORKER_ORPHAN_GRACE: how long a sandbox without a session is left alone; 2m
@@ -78,6 +86,13 @@ func DefaultConfig() Config {
 		EventsAge:    7 * 24 * time.Hour,
 		EventsCap:    10 << 30,
 		JobsCap:      1 << 30,
+		SchedulesCap: 1 << 30,
+		DeadCap:      1 << 30,
+		DeadAge:      30 * 24 * time.Hour,
+		SessionsCap:  256 << 20,
+		ArtifactsCap: 2 << 30,
+		ViewJobs:     100_000,
+		ViewForget:   24 * time.Hour,
 
 		WatchEvery:     30 * time.Second,
 		ReconcileEvery: 5 * time.Minute,
@@ -137,6 +152,13 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.duration("WORKER_EVENTS_AGE", &c.EventsAge, time.Hour, 10*365*24*time.Hour)
 	e.bytes("WORKER_EVENTS_CAP", &c.EventsCap)
 	e.bytes("WORKER_JOBS_CAP", &c.JobsCap)
+	e.bytes("WORKER_SCHEDULES_CAP", &c.SchedulesCap)
+	e.bytes("WORKER_DEAD_CAP", &c.DeadCap)
+	e.duration("WORKER_DEAD_AGE", &c.DeadAge, time.Hour, 10*365*24*time.Hour)
+	e.bytes("WORKER_SESSIONS_CAP", &c.SessionsCap)
+	e.bytes("WORKER_ARTIFACTS_CAP", &c.ArtifactsCap)
+	e.integer("WORKER_VIEW_JOBS", &c.ViewJobs, 1, 100_000_000)
+	e.duration("WORKER_VIEW_FORGET", &c.ViewForget, time.Minute, 365*24*time.Hour)
 	e.duration("WORKER_WATCH_EVERY", &c.WatchEvery, time.Second, time.Hour)
 	e.duration("WORKER_RECONCILE_EVERY", &c.ReconcileEvery, time.Second, 24*time.Hour)
 	e.duration("WORKER_ORPHAN_GRACE", &c.OrphanGrace, time.Second, 24*time.Hour)

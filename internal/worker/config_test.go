@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -110,6 +111,9 @@ func TestFaultsOfTheConfig(t *testing.T) {
 		{"WORKER_IDLE_TIMEOUT", "5", "WORKER_IDLE_TIMEOUT is malformed: want a duration from 1s to 24h0m0s"},
 		{"WORKER_SPOOL_CAP", "10GB", "WORKER_SPOOL_CAP is malformed: want a size such as 64MiB"},
 		{"WORKER_SPOOL_CAP", "9999999999TiB", "WORKER_SPOOL_CAP is malformed"},
+		{"WORKER_DEAD_CAP", "0", "WORKER_DEAD_CAP is malformed"},
+		{"WORKER_ARTIFACTS_CAP", "-1", "WORKER_ARTIFACTS_CAP is malformed"},
+		{"WORKER_VIEW_JOBS", "0", "WORKER_VIEW_JOBS is malformed"},
 		{"WORKER_HTTP_ADDR", "127.0.0.1", "WORKER_HTTP_ADDR is malformed: want host:port, or off"},
 		{"WORKER_HTTP_ADDR", "h:99999", "WORKER_HTTP_ADDR is malformed"},
 		{"WORKER_POLICY_FILE", "x", "WORKER_POLICY_FILE is set, but this version has no such capability"},
@@ -146,6 +150,13 @@ func TestGoodValues(t *testing.T) {
 		{"NATS_URL", "a:4222, tls://b", "a:4222, tls://b", func(c worker.Config) any { return c.NATS.URL }},
 		{"WORKER_SPOOL_CAP", "10 MiB", int64(10 << 20), func(c worker.Config) any { return c.SpoolCap }},
 		{"WORKER_SPOOL_CAP", "4096", int64(4096), func(c worker.Config) any { return c.SpoolCap }},
+		{"WORKER_SCHEDULES_CAP", "2MiB", int64(2 << 20), func(c worker.Config) any { return c.SchedulesCap }},
+		{"WORKER_DEAD_CAP", "3MiB", int64(3 << 20), func(c worker.Config) any { return c.DeadCap }},
+		{"WORKER_DEAD_AGE", "48h", 48 * time.Hour, func(c worker.Config) any { return c.DeadAge }},
+		{"WORKER_SESSIONS_CAP", "4MiB", int64(4 << 20), func(c worker.Config) any { return c.SessionsCap }},
+		{"WORKER_ARTIFACTS_CAP", "5MiB", int64(5 << 20), func(c worker.Config) any { return c.ArtifactsCap }},
+		{"WORKER_VIEW_JOBS", "7", 7, func(c worker.Config) any { return c.ViewJobs }},
+		{"WORKER_VIEW_FORGET", "90m", 90 * time.Minute, func(c worker.Config) any { return c.ViewForget }},
 		{"WORKER_CREATE_RATE", "0.5", 0.5, func(c worker.Config) any { return c.CreateRate }},
 		{"WORKER_HTTP_ADDR", "off", "off", func(c worker.Config) any { return c.HTTPAddr }},
 		{"WORKER_HTTP_ADDR", ":0", ":0", func(c worker.Config) any { return c.HTTPAddr }},

@@ -102,7 +102,7 @@ func (h *hold) downloadOnce(ctx context.Context, k known, b *box) (events.Outcom
 	info, err := h.w.artifacts.put(context.WithoutCancel(ctx), jetstream.ObjectMeta{
 		Name:        p.Object,
 		Description: fmt.Sprintf("%s of session %s", p.Path, h.d.Session),
-	}, io.TeeReader(file, sum))
+	}, file.total, io.TeeReader(file, sum))
 	if err != nil {
 		return events.Outcome{}, contextCause(ctx, fmt.Errorf("put object %s: %w", p.Object, err))
 	}
