@@ -63,6 +63,7 @@ var neverInProducts = []string{
 	"github.com/stretchr/testify",
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",
+	"github.com/anishathalye/porcupine",
 	"github.com/rogpeppe/go-internal/testscript",
 	"github.com/getkin/kin-openapi",
 	"testing",
@@ -218,7 +219,7 @@ func check(p pkg) []string {
 // arrow says what is wrong with an import, or nothing.
 func arrow(room string, floor int, im string, test bool) string {
 	if !strings.HasPrefix(im, module+"/") {
-		if !test && under(im, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid") {
+		if !test && under(im, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine") {
 			return "tests only"
 		}
 		return ""

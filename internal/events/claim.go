@@ -44,6 +44,10 @@ type Claim struct {
 // the error is ErrLost (*LostError). A lost answer is resolved: either the
 // returned Claim holds, or it was never made.
 //
+// Takeovers of one job are made by Claim or by Succeed, not by both: in a cluster one
+// of each over the same claim may both be stored. Then the later one stands, and the
+// other is lost by its first write.
+//
 // With prev 0 there was no claim before and so no event that matters: nothing need
 // be read. Who replaces another holder uses Succeed: with Claim the job may have
 // ended by the time that the claim is made.
