@@ -73,7 +73,7 @@ func (r *running) stop() error {
 // workerEnv is the environment of a worker on this stack: the stack's own
 // addresses, and of the outer environment what does not say where things are.
 func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(string) string {
-	vars := map[string]string{"WORKER_HTTP_ADDR": httpAddr}
+	vars := map[string]string{"WORKER_HTTP_ADDR": httpAddr, "WORKER_START_TIMEOUT": "1m"}
 	for _, v := range s.Env() {
 		vars[v.Name] = v.Value
 	}

@@ -39,7 +39,7 @@ func (w *whole) start() error {
 	}
 	w.cleanup = append(w.cleanup, func() { _ = s.Stop(ctx) })
 	w.url = s.NATSURL()
-	env := map[string]string{"WORKER_HTTP_ADDR": "127.0.0.1:0"}
+	env := map[string]string{"WORKER_HTTP_ADDR": "127.0.0.1:0", "WORKER_START_TIMEOUT": "1m"}
 	for _, v := range s.Env() {
 		env[v.Name] = v.Value
 	}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,6 +136,22 @@ func TestStartStreams(t *testing.T) {
 	}
 }
 
+// A cluster that answers nothing any more, as one without a majority does, keeps no
+// start waiting for minutes.
+func TestStartWithoutMajority(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	start(t, w.env("NATS_URL", forgetful(t, w.nats.Addr().String(), true), "WORKER_START_TIMEOUT", "10s", "LOG_LEVEL", "error")).fails(
+		"worker: NATS_URL: not up within 10s (WORKER_START_TIMEOUT): the setup of the streams is not answered: have they a leader")
+}
+
+// A cluster that has forgotten what it was asked is asked again.
+func TestStartAsksAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker("NATS_URL", forgetful(t, w.nats.Addr().String(), false), "WORKER_START_TIMEOUT", "30s").says("streams not set up, trying again")
+}
+
 // An outage of E2B ends by itself: the worker starts and its jobs wait.
 func TestStartWithoutE2B(t *testing.T) {
 	t.Parallel()
@@ -179,6 +198,37 @@ func speak(t *testing.T, talk func(net.Conn), scheme ...string) (url string) {
 		}
 	}()
 	return append(scheme, "nats")[0] + "://" + l.Addr().String()
+}
+
+// forgetful stands before a NATS server and loses the first request to create a
+// stream: with its connection, or, silent, with all that is said from then on.
+func forgetful(t *testing.T, server string, silent bool) (url string) {
+	var forgot atomic.Bool
+	return speak(t, func(c net.Conn) {
+		s, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer func() { _, _ = c.Close(), s.Close() }()
+		go func() { _, _ = io.Copy(c, s) }()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			first := bytes.Contains(buf[:n], []byte("$JS.API.STREAM.CREATE")) && !forgot.Swap(true)
+			switch {
+			case silent && forgot.Load():
+			case first:
+				return
+			default:
+				if _, err := s.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}
+	})
 }
 
 // oldServer greets as an old NATS server, and answers pings.

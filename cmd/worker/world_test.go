@@ -67,7 +67,7 @@ func (w *world) env(change ...string) []string {
 	env := map[string]string{
 		"NATS_URL": w.nats.ClientURL(), "REDIS_URL": w.redis.URL(),
 		"E2B_API_URL": w.e2b.URL(), "E2B_SANDBOX_URL": w.e2b.URL(), "E2B_API_KEY": w.e2b.APIKey(),
-		"WORKER_HTTP_ADDR": "off",
+		"WORKER_HTTP_ADDR": "off", "WORKER_START_TIMEOUT": "1m",
 	}
 	for pair := range slices.Chunk(change, 2) {
 		env[pair[0]] = pair[1]

@@ -22,7 +22,7 @@ func newWhole(w *world) *whole {
 	env := map[string]string{
 		"NATS_URL": w.nats.addr, "REDIS_URL": w.redis.URL(),
 		"E2B_API_URL": w.e2b.addr, "E2B_SANDBOX_URL": w.e2b.addr, "E2B_API_KEY": "e2b_bench",
-		"WORKER_HTTP_ADDR": "off", "WORKER_IDLE_TIMEOUT": "1h",
+		"WORKER_HTTP_ADDR": "off", "WORKER_START_TIMEOUT": "1m", "WORKER_IDLE_TIMEOUT": "1h",
 	}
 	cfg, err := worker.ConfigFromEnv(func(k string) string { return env[k] })
 	require.NoError(w, err)

@@ -74,15 +74,18 @@ func (a *App) started() bool {
 }
 
 func (a *App) run(ctx, kill context.Context) error {
-	if err := a.connect(ctx); err != nil {
+	starting, started := context.WithTimeoutCause(ctx, a.cfg.StartTimeout, fmt.Errorf("not up within %s (WORKER_START_TIMEOUT)", a.cfg.StartTimeout))
+	defer started()
+	if err := a.connect(starting); err != nil {
 		return err
 	}
 	defer a.close()
 	parted, part := context.WithCancel(context.WithoutCancel(ctx))
 	defer part()
-	if err := a.build(ctx, parted); err != nil {
+	if err := a.build(starting, parted); err != nil {
 		return err
 	}
+	started()
 	return a.work(ctx, kill, part)
 }
 
@@ -130,10 +133,6 @@ func (a *App) close() {
 	a.nc.Close()
 }
 
-// setupLimit is how long streams and consumers may take to be set up, all
-// together. A cluster without a majority lets every step wait.
-const setupLimit = time.Minute
-
 // build checks the outside systems and makes the worker.
 func (a *App) build(ctx, parted context.Context) error {
 	m := newMetrics(a.reg)
@@ -142,8 +141,6 @@ func (a *App) build(ctx, parted context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, setupLimit, fmt.Errorf("not set up within %s: have the streams a leader, and the servers a majority? (nats server report jetstream)", setupLimit))
-	defer cancel()
 	cfg, js := a.cfg, a.js
 	queue, err := jobs.Open(js, a.pub, a.queueConfig(), a.log)
 	if err != nil {
@@ -242,19 +239,21 @@ func (a *App) eventsConfig() events.Config {
 	}
 }
 
-// setupTry is how long one try of the setup may take: many calls, each of which
-// takes milliseconds.
-const setupTry = 10 * time.Second
-
 // setup brings streams and consumers up to date. A cluster that changes its leader
-// forgets what it was asked: then it is asked again.
+// forgets what it was asked: then it is asked again, while there is time. One without
+// a majority answers nothing.
 func (a *App) setup(ctx context.Context, js jetstream.JetStream, queue *jobs.Queue) error {
 	for {
-		once, cancel := context.WithTimeout(ctx, setupTry)
+		once, cancel := context.WithTimeout(ctx, a.cfg.StartTimeout/3)
 		err := a.setUp(once, js, queue)
 		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return contextCause(ctx, err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("NATS_URL: %w: the setup of the streams is not answered: have they a leader, and the servers a majority? (nats server report jetstream)", context.Cause(ctx))
+		case !errors.Is(err, context.DeadlineExceeded):
+			return err
 		}
 		a.log.Warn("streams not set up, trying again", "err", err)
 	}

@@ -58,7 +58,7 @@ func checkE2B(ctx context.Context, client *e2b.Client, log *slog.Logger) error {
 	case errors.Is(err, e2b.ErrUnauthorized), errors.Is(err, e2b.ErrForbidden):
 		return fmt.Errorf("E2B_API_KEY: E2B refuses the key: %w", err)
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return fmt.Errorf("E2B_API_URL: %w", context.Cause(ctx))
 	case errors.Is(err, e2b.ErrUnavailable), errors.Is(err, e2b.ErrRateLimited), short.Err() != nil:
 		log.Warn("e2b does not answer; jobs will wait", "err", err)
 		return nil

@@ -39,6 +39,7 @@ type Config struct {
 	// owner; 0 = as many as there are.
 	OwnerSandboxLimit int
 	CreateRate        float64       // WORKER_CREATE_RATE: sandboxes created or resumed a second, fleet-wide; 0 = no limit of ours
+	StartTimeout      time.Duration // WORKER_START_TIMEOUT: longest time from the start to the first job; 15s
 	DrainTimeout      time.Duration // WORKER_DRAIN_TIMEOUT: longest time to let go of jobs at a stop; 20s
 	Template          string        // WORKER_TEMPLATE: of sessions that name none; base
 	HTTPAddr          string        // WORKER_HTTP_ADDR: health, metrics; 127.0.0.1:8090; "off" for none
@@ -76,6 +77,7 @@ func DefaultConfig() Config {
 		Concurrency:  64,
 		IdleTimeout:  5 * time.Minute,
 		MaxAge:       24 * time.Hour,
+		StartTimeout: 15 * time.Second,
 		DrainTimeout: 20 * time.Second,
 		Template:     "base",
 		HTTPAddr:     "127.0.0.1:8090",
@@ -143,6 +145,7 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.integer("WORKER_SANDBOX_LIMIT", &c.SandboxLimit, 0, 1_000_000)
 	e.integer("WORKER_OWNER_SANDBOX_LIMIT", &c.OwnerSandboxLimit, 0, 1_000_000)
 	e.rate("WORKER_CREATE_RATE", &c.CreateRate)
+	e.duration("WORKER_START_TIMEOUT", &c.StartTimeout, time.Second, time.Hour)
 	e.duration("WORKER_DRAIN_TIMEOUT", &c.DrainTimeout, time.Second, time.Hour)
 	e.text("WORKER_TEMPLATE", &c.Template)
 	e.address("WORKER_HTTP_ADDR", &c.HTTPAddr)

@@ -155,6 +155,7 @@ func TestGoodValues(t *testing.T) {
 		{"WORKER_DEAD_AGE", "48h", 48 * time.Hour, func(c worker.Config) any { return c.DeadAge }},
 		{"WORKER_SESSIONS_CAP", "4MiB", int64(4 << 20), func(c worker.Config) any { return c.SessionsCap }},
 		{"WORKER_ARTIFACTS_CAP", "5MiB", int64(5 << 20), func(c worker.Config) any { return c.ArtifactsCap }},
+		{"WORKER_START_TIMEOUT", "40s", 40 * time.Second, func(c worker.Config) any { return c.StartTimeout }},
 		{"WORKER_VIEW_JOBS", "7", 7, func(c worker.Config) any { return c.ViewJobs }},
 		{"WORKER_VIEW_FORGET", "90m", 90 * time.Minute, func(c worker.Config) any { return c.ViewForget }},
 		{"WORKER_CREATE_RATE", "0.5", 0.5, func(c worker.Config) any { return c.CreateRate }},

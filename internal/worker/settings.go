@@ -47,6 +47,7 @@ func Settings() []Setting {
 		{"WORKER_SANDBOX_LIMIT", "sandbox-limit", "N", "running sandboxes of the fleet; 0 = E2B's own limit alone", "0"},
 		{"WORKER_OWNER_SANDBOX_LIMIT", "owner-sandbox-limit", "N", "running sandboxes of one owner; 0 = no limit of its own", "0"},
 		{"WORKER_CREATE_RATE", "create-rate", "RATE", "sandboxes created or resumed a second, fleet-wide; 0 = no limit", "0"},
+		{"WORKER_START_TIMEOUT", "start-timeout", "DURATION", "longest start; then the worker says what is missing and ends", "15s"},
 		{"WORKER_DRAIN_TIMEOUT", "drain-timeout", "DURATION", "longest time to let go of jobs at a stop", "20s"},
 		{"WORKER_ACK_WAIT", "ack-wait", "DURATION", "after how long a silent worker's jobs go to another", "30s"},
 		{"WORKER_SPOOL_CAP", "spool-cap", "SIZE", "bytes kept of each output of a command", "64MiB"},

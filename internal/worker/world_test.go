@@ -122,7 +122,7 @@ func (w *world) env() map[string]string {
 	return map[string]string{
 		"NATS_URL": w.nats.ClientURL(), "REDIS_URL": w.redis.URL(),
 		"E2B_API_URL": w.e2b.URL(), "E2B_SANDBOX_URL": w.e2b.URL(), "E2B_API_KEY": w.e2b.APIKey(),
-		"WORKER_HTTP_ADDR": "off",
+		"WORKER_HTTP_ADDR": "off", "WORKER_START_TIMEOUT": "1m",
 	}
 }
 
