@@ -26,6 +26,27 @@ func TestEndedJobKeepsNothingAwake(t *testing.T) {
 	w.state("s1", session.Paused)
 }
 
+// A session is idle from the end of its last job, also if the pause comes upon the
+// job that has ended before its worker has taken it out.
+func TestEndedJobCountsAsUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker(func(c *worker.Config) { c.IdleTimeout = 4 * time.Second })
+	job := w.run("s1", "true")
+	require.Equal(t, events.Succeeded, w.follow(job).Kind)
+	past, err := w.facts.History(t.Context(), job)
+	require.NoError(t, err)
+	view := w.view(w.redis.URL())
+	// As it is before the job's own worker comes to it: the job stands there, and an
+	// older use of the session is due.
+	_, err = view.Enter(t.Context(), store.Entry{Session: "s1", Job: job.ID, Origin: 1, Holder: "dead/JOBS.1.1"}, time.Millisecond)
+	require.NoError(t, err)
+	require.NoError(t, view.ClearDeadline(t.Context(), store.Idle, "s1"))
+	require.NoError(t, view.SetDeadline(t.Context(), store.Idle, "s1", time.Millisecond))
+	asleep := w.state("s1", session.Paused)
+	require.GreaterOrEqual(t, asleep.UpdatedAt.Sub(past.Outcome.Time), 4*time.Second)
+}
+
 // A pause in its turn does not wait for the jobs that wait for it.
 func TestPauseBeforeOthers(t *testing.T) {
 	t.Parallel()

@@ -123,9 +123,9 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 }
 
 // clearEnded takes jobs that have ended out of the session in Redis, where a worker
-// that died, or could not reach Redis, has left them. It reports whether there was
-// one.
-func (s *sessions) clearEnded(ctx context.Context, pauser store.Entry) (cleared bool) {
+// that died, or could not reach Redis, has left them, or is about to take them out.
+// Their session is idle since their end. It reports whether there was one.
+func (s *sessions) clearEnded(ctx context.Context, pauser store.Entry, idle time.Duration) (cleared bool) {
 	ids, err := s.view.Registered(ctx, pauser.Session)
 	if err != nil {
 		s.log.Warn("jobs of a session not looked up", "session_id", pauser.Session, "err", err)
@@ -139,7 +139,7 @@ func (s *sessions) clearEnded(ctx context.Context, pauser store.Entry) (cleared 
 		if err != nil || !past.Ended() {
 			continue
 		}
-		if _, err := s.view.Leave(ctx, store.Entry{Session: pauser.Session, Job: id}, 0); err != nil {
+		if _, err := s.view.Leave(ctx, store.Entry{Session: pauser.Session, Job: id}, idle-time.Since(past.Outcome.Time)); err != nil {
 			s.log.Warn("ended job not taken out of the session", "session_id", pauser.Session, "job_id", id, "err", err)
 			continue
 		}
@@ -173,12 +173,12 @@ func (s *sessions) touched(ctx context.Context, k known, room time.Time) bool {
 	if !room.IsZero() {
 		return err != nil || at.After(room)
 	}
-	return err == nil && time.Until(at) > dueLease
+	return err == nil && time.Until(at) > claimLease(s.idle(k.Record))
 }
 
 func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
 	free, err := s.view.BeginPause(ctx, entry, pauseLimit, onlyIdle)
-	if err == nil && !free && s.clearEnded(ctx, entry) {
+	if err == nil && !free && s.clearEnded(ctx, entry, s.idle(k.Record)) {
 		free, err = s.view.BeginPause(ctx, entry, pauseLimit, onlyIdle)
 	}
 	if err != nil {
@@ -189,6 +189,10 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 			return false, nil
 		}
 		return false, waitFor(jobs.ClassTransitioning, time.Second, "a job runs in session %s", k.Session)
+	}
+	// Once more, now that no job can come: one may have come and gone since.
+	if onlyIdle && s.touched(ctx, k, a.room) && !point.Off(point.IdleGuard) {
+		return false, nil
 	}
 	b, err := s.open(ctx, k)
 	if err == nil {

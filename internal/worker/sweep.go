@@ -100,6 +100,12 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return w.view.Postpone(ctx, store.Idle, d, w.sessions.idle(rec))
 	}
 	w.m.idleLag.Observe(time.Since(d.DueAt).Seconds())
+	if lease := claimLease(w.sessions.idle(rec)); lease < dueLease {
+		// Else the claim would hide the end of a job that comes before the pause.
+		if err := w.view.Postpone(ctx, store.Idle, d, lease); err != nil {
+			return err
+		}
+	}
 	return w.ask(ctx, jobs.SandboxPause, &jobs.Lifecycle{
 		Common: jobs.Common{
 			ID:      fmt.Sprintf("idle-%d-%d", seq, d.DueAt.UnixMilli()),
@@ -109,6 +115,10 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		Reason: "idle for " + w.sessions.idle(rec).String(),
 	}, jobs.PublishOptions{Owner: rec.Owner})
 }
+
+// claimLease is when the claimed idle deadline of a session comes back. What was
+// used since the claim is due later than that.
+func claimLease(idle time.Duration) time.Duration { return min(dueLease, idle/4) }
 
 // stale publishes the end of a session that is older than it may get.
 func (w *Worker) stale(ctx context.Context, d store.Due) error {
