@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -52,6 +53,22 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	out, kind = c.follow(t, "write")
 	require.Equal(t, events.Succeeded, kind, "the first job's events are kept")
 	require.Equal(t, "written\n", out)
+	p.terminate(t)
+}
+
+// JetStream reserves what streams may hold: a laptop must have room for it.
+func TestStreamsFitALaptop(t *testing.T) {
+	t.Parallel()
+	p := startUp(t, "--env-file", filepath.Join(t.TempDir(), "env"))
+	nc, err := nats.Connect(p.env["NATS_URL"])
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	account, err := js.AccountInfo(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, account.ReservedStore)
+	require.Less(t, account.ReservedStore, uint64(4<<30))
 	p.terminate(t)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,13 @@ func (r *running) stop() error {
 	return nil
 }
 
+// small are caps for a laptop: JetStream reserves them, and refuses streams for
+// which the disk has no room.
+var small = map[string]string{
+	"WORKER_EVENTS_CAP": "1GiB", "WORKER_JOBS_CAP": "256MiB", "WORKER_SCHEDULES_CAP": "256MiB",
+	"WORKER_DEAD_CAP": "128MiB", "WORKER_SESSIONS_CAP": "64MiB", "WORKER_ARTIFACTS_CAP": "1GiB",
+}
+
 // workerEnv is the environment of a worker on this stack: the stack's own
 // addresses, and of the outer environment what does not say where things are.
 func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(string) string {
@@ -86,6 +94,6 @@ func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(
 				return ""
 			}
 		}
-		return outer(name)
+		return cmp.Or(outer(name), small[name])
 	}
 }
