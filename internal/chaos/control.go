@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/chaos/plan"
@@ -25,7 +26,7 @@ var controls = []control{
 	{"join", 2, "who comes next joins the running command", plan.Options{
 		Jobs: 16, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
 	{"offsets", 3, "output goes on from where the stream has it", plan.Options{
-		Jobs: 16, Faults: 2, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Steady}}},
+		Jobs: 12, Faults: 4, Kinds: []string{"worker-restart", "worker-kill"}, Only: []plan.Flavour{plan.Long}}},
 	{"lane", 5, "exclusive jobs of a session have the turn one at a time", plan.Options{
 		Jobs: 16, Open: 3, Only: []plan.Flavour{plan.Steady, plan.Silent}}},
 	{"adopt", 7, "a creation without an answer is looked for", plan.Options{
@@ -42,12 +43,21 @@ var controls = []control{
 		Jobs: 8, Only: []plan.Flavour{plan.Long}}},
 }
 
-// Controls runs every negative control and reports whether all were noticed.
-func Controls(ctx context.Context, o Options, out io.Writer) (all bool, err error) {
+// Controls runs the negative controls of those names, every one if there is none,
+// and reports whether all were noticed.
+func Controls(ctx context.Context, o Options, names []string, out io.Writer) (all bool, err error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(controls, func(c control) bool { return c.off == name }) {
+			return false, fmt.Errorf("no control %q", name)
+		}
+	}
 	all = true
 	const row = "%-10s %-8v %-12v %-8v %-8v %-8v %s\n"
 	fmt.Fprintf(out, "\n"+row, "without", "promise", "violations", "of", "others", "took", "the mechanism")
 	for _, c := range controls {
+		if len(names) > 0 && !slices.Contains(names, c.off) {
+			continue
+		}
 		p := c.plan
 		p.Seed, p.AckWait, p.Loud = o.Plan.Seed, o.Plan.AckWait, 1<<20
 		r, err := Run(ctx, Options{

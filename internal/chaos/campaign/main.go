@@ -50,7 +50,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	flag.StringVar(&o.Dir, "dir", "", "where data and logs go, instead of a temporary directory")
 	flag.BoolVar(&o.Keep, "keep", false, "leave data and logs there")
 	flag.BoolVar(&o.Quiet, "quiet", false, "say nothing before the report")
-	flag.StringVar(&controls, "controls", "", "also: then run the negative controls, each of which must be noticed; only: them alone")
+	flag.StringVar(&controls, "controls", "", "also: then run the negative controls, each of which must be noticed; only: them alone; or names of some, with commas between, alone")
 	flag.Parse()
 	if kinds != "" {
 		o.Plan.Kinds = strings.Split(kinds, ",")
@@ -64,8 +64,12 @@ func run(ctx context.Context) (ok bool, err error) {
 	if o.Binary, err = rig.Build(dir); err != nil {
 		return false, err
 	}
-	if controls == "only" {
-		return chaos.Controls(ctx, o, os.Stdout)
+	switch controls {
+	case "", "also":
+	case "only":
+		return chaos.Controls(ctx, o, nil, os.Stdout)
+	default:
+		return chaos.Controls(ctx, o, strings.Split(controls, ","), os.Stdout)
 	}
 	report, err := chaos.Run(ctx, o)
 	if err != nil {
@@ -75,6 +79,6 @@ func run(ctx context.Context) (ok bool, err error) {
 	if controls == "" {
 		return report.Passed(), nil
 	}
-	noticed, err := chaos.Controls(ctx, o, os.Stdout)
+	noticed, err := chaos.Controls(ctx, o, nil, os.Stdout)
 	return noticed && report.Passed(), err
 }
