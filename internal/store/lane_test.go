@@ -97,9 +97,11 @@ func TestNobodyBlocksForEver(t *testing.T) {
 		enter(t, s, job("s", "gone2", 2), time.Millisecond)
 		s.opts.hold = long
 		soon(t, func() bool { return enter(t, s, job("s", "next", 3), long).Turn }, "the hold does not end")
-		_, queued, err := s.Busy(t.Context(), "s")
-		require.NoError(t, err)
-		require.Equal(t, 1, queued)
+		// Of those two the one whose hold ends a moment later may still be counted.
+		soon(t, func() bool {
+			_, queued, err := s.Busy(t.Context(), "s")
+			return err == nil && queued == 1
+		}, "what is gone still counts")
 	})
 }
 
