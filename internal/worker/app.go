@@ -343,6 +343,10 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 		return err
 	}
 	defer stopAnswers()
+	// Who hears that the worker is ready may ask it: its subscriptions must be there.
+	if err := a.nc.FlushTimeout(checkLimit); err != nil {
+		a.log.Warn("subscriptions not confirmed", "err", err)
+	}
 
 	finished := make(chan error, 1)
 	go func() { finished <- a.consumer.Run(jobsCtx, w.consume) }()
