@@ -74,25 +74,18 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return err
 	}
 	rec, seq, err := w.view.Session(ctx, d.Session)
-	if errors.Is(err, store.ErrNotFound) || err == nil && rec.State != session.Active && rec.State != session.Pausing {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !mayPause(rec.State) {
 		// The view may be behind: a deadline is taken away by the log's word alone.
-		k, readErr := w.sessions.reread(ctx, d.Session)
-		rec, seq, err = k.Record, k.seq, readErr
-	}
-	if err != nil {
-		return err
-	}
-	if rec.State != session.Active && rec.State != session.Pausing {
-		// The view may have missed the session's last state.
-		k, err := w.sessions.read(ctx, d.Session)
-		if err != nil {
-			return err
-		}
-		w.sessions.correct(ctx, k)
-		if k.State != session.Active && k.State != session.Pausing {
+		var k known
+		k, err = w.sessions.reread(ctx, d.Session)
+		if err == nil && !mayPause(k.State) {
+			w.sessions.correct(ctx, k)
 			return w.view.Done(ctx, store.Idle, d)
 		}
 		rec, seq = k.Record, k.seq
+	}
+	if err != nil {
+		return err
 	}
 	if len(running)+queued > 0 && !point.Off(point.IdleGuard) {
 		// Not by a plain SetDeadline: the claim has moved the deadline, and one only
@@ -115,6 +108,9 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		Reason: "idle for " + w.sessions.idle(rec).String(),
 	}, jobs.PublishOptions{Owner: rec.Owner})
 }
+
+// mayPause reports whether an idle deadline means anything in state st.
+func mayPause(st session.State) bool { return st == session.Active || st == session.Pausing }
 
 // claimLease is when the claimed idle deadline of a session comes back. What was
 // used since the claim is due later than that.
