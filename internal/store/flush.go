@@ -88,8 +88,10 @@ func (f *flusher) seen(ctx context.Context, cmd command) (lanes string, err erro
 	c := &call{done: make(chan struct{})}
 	c.one[0] = cmd
 	c.commands = c.one[:]
-	err = f.wait(ctx, c)
-	return c.lanes, err
+	if err = f.wait(ctx, c); err != nil {
+		return "", err // a caller that left may not look: the flush is under way
+	}
+	return c.lanes, nil
 }
 
 // touch is do1 that also moves an idle deadline.
