@@ -24,6 +24,7 @@ type stored struct {
 	Ephemeral   bool              `json:"e,omitempty"`
 	Metadata    map[string]string `json:"m,omitempty"`
 	Env         map[string]string `json:"v,omitempty"`
+	Secrets     map[string]string `json:"x,omitempty"`
 	Labels      map[string]string `json:"l,omitempty"`
 	Network     *session.Network  `json:"n,omitempty"`
 	IdleTimeout time.Duration     `json:"it,omitempty"`
@@ -61,7 +62,7 @@ func (n nanos) time() time.Time {
 func encodeRecord(r session.Record) ([]byte, error) {
 	return json.Marshal(stored{
 		State: r.State, Generation: r.Generation, SandboxID: r.SandboxID, Owner: r.Owner, Template: r.Template,
-		Ephemeral: r.Ephemeral, Metadata: r.Metadata, Env: r.Env, Labels: r.Labels, Network: r.Network,
+		Ephemeral: r.Ephemeral, Metadata: r.Metadata, Env: r.Env, Secrets: r.Secrets, Labels: r.Labels, Network: r.Network,
 		IdleTimeout: r.IdleTimeout.D(), MaxAge: r.MaxAge.D(),
 		CreatedAt: toNanos(r.CreatedAt), UpdatedAt: toNanos(r.UpdatedAt), IdleAt: toNanos(r.IdleAt), StaleAt: toNanos(r.StaleAt), PausedAt: toNanos(r.PausedAt), Canary: r.Canary,
 		Reason: r.Reason, Attempt: r.Attempt, Worker: r.Worker, Job: r.Job, Deadline: toNanos(r.Deadline),
@@ -81,7 +82,7 @@ func decodeRecord(id, value string) (session.Record, uint64, error) {
 	}
 	return session.Record{
 		Session: id, State: s.State, Generation: s.Generation, SandboxID: s.SandboxID, Owner: s.Owner, Template: s.Template,
-		Ephemeral: s.Ephemeral, Metadata: s.Metadata, Env: s.Env, Labels: s.Labels, Network: s.Network,
+		Ephemeral: s.Ephemeral, Metadata: s.Metadata, Env: s.Env, Secrets: s.Secrets, Labels: s.Labels, Network: s.Network,
 		IdleTimeout: wire.Duration(s.IdleTimeout), MaxAge: wire.Duration(s.MaxAge),
 		CreatedAt: s.CreatedAt.time(), UpdatedAt: s.UpdatedAt.time(), IdleAt: s.IdleAt.time(), StaleAt: s.StaleAt.time(), PausedAt: s.PausedAt.time(), Canary: s.Canary,
 		Reason: s.Reason, Attempt: s.Attempt, Worker: s.Worker, Job: s.Job, Deadline: s.Deadline.time(),

@@ -42,3 +42,21 @@ func TestDeadlineOfWithoutRedis(t *testing.T) {
 	_, err := s.DeadlineOf(t.Context(), Idle, "s1")
 	require.ErrorIs(t, err, ErrUnavailable)
 }
+
+// A use that comes between the claim of an idle session and what follows from it is
+// kept, as long as the claim is shorter than the idle time.
+func TestUseAfterTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		require.NoError(t, s.SetDeadline(ctx, Idle, "s1", -time.Second))
+		due, err := s.ClaimDue(ctx, Idle, 10, 500*time.Millisecond)
+		require.NoError(t, err)
+		require.Len(t, due, 1)
+		_, err = s.Leave(ctx, Entry{Session: "s1", Job: "j"}, 4*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, s.Postpone(ctx, Idle, due[0], time.Second))
+		at, err := s.DeadlineOf(ctx, Idle, "s1")
+		require.NoError(t, err)
+		require.Greater(t, time.Until(at), 2*time.Second)
+	})
+}

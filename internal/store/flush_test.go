@@ -100,7 +100,7 @@ func TestFlushHasABound(t *testing.T) {
 func TestQueueHasABound(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=10s", WithQueue(1, 10))
+	s := open(t, r.URL()+"?read_timeout=10s", WithQueue(1, 1))
 	r.Freeze()
 	defer r.Thaw()
 	ctx, cancel := context.WithCancel(t.Context())

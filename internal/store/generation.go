@@ -24,8 +24,9 @@ type Generation struct {
 	// Created says that this very call began it. Of several callers after one wipe
 	// exactly one sees it.
 	Created bool
-	// Filled says that what was lost has been written again.
-	Filled bool
+	// Filled says that the sessions that were lost have been written again, Listed
+	// that the jobs have.
+	Filled, Listed bool
 }
 
 // Generation returns the life that the view is in, and begins one if there is none:
@@ -36,7 +37,7 @@ func (s *Store) Generation(ctx context.Context) (Generation, error) {
 		return Generation{}, wrap("read generation", err)
 	}
 	out := reply(cmd)
-	g := Generation{ID: out.text(0), Created: out.int(2) == 1, Filled: out.int(3) == 1}
+	g := Generation{ID: out.text(0), Created: out.int(2) == 1, Filled: out.int(3) > 0, Listed: out.int(3) > 1}
 	s.born(g.ID, time.Duration(out.int(1))*time.Millisecond)
 	return g, nil
 }
@@ -44,9 +45,18 @@ func (s *Store) Generation(ctx context.Context) (Generation, error) {
 // MarkFilled notes that the view has been filled in this generation. It reports
 // false if the view was wiped meanwhile: then it is to be filled again.
 func (s *Store) MarkFilled(ctx context.Context, generation string) (bool, error) {
-	cmd := filledScript.eval(ctx, 1, s.keys.generation(), generation)
+	return s.markGeneration(ctx, generation, "filled")
+}
+
+// MarkListed notes that the filled view lists its jobs, too.
+func (s *Store) MarkListed(ctx context.Context, generation string) (bool, error) {
+	return s.markGeneration(ctx, generation, "listed")
+}
+
+func (s *Store) markGeneration(ctx context.Context, generation, how string) (bool, error) {
+	cmd := filledScript.eval(ctx, 1, s.keys.generation(), generation, how)
 	if err := s.flush.do1(ctx, cmd); err != nil {
-		return false, wrap("mark the view as filled", err)
+		return false, wrap("mark the view as "+how, err)
 	}
 	return done(cmd), nil
 }

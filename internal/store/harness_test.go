@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/wire"
@@ -39,6 +40,12 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	for _, r := range shared.running {
 		_ = r.Stop()
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }

@@ -79,6 +79,16 @@ func (s *Store) slot(ctx context.Context, sc *script, args ...string) (command, 
 	return cmd, s.flush.do1(ctx, cmd)
 }
 
+// slotCalls is slot for a script that says who is to be called. A command whose caller
+// has left may still be on its way: its reply is not looked at.
+func (s *Store) slotCalls(ctx context.Context, sc *script, args ...string) ([]SlotCall, error) {
+	cmd, err := s.slot(ctx, sc, args...)
+	if err != nil {
+		return nil, err
+	}
+	return reply(cmd).calls(), nil
+}
+
 // TakeSlot takes a slot for a session. A session that has one keeps it. If none
 // is free for its owner the session stands in line, with this job to call, and
 // keeps its place for that long: owners take turns, each in the order in which its
@@ -98,8 +108,8 @@ func (s *Store) TakeSlot(ctx context.Context, a SlotAsk, keep time.Duration) (Sl
 
 // ReleaseSlot gives a session's slot back. One that is not held is no error.
 func (s *Store) ReleaseSlot(ctx context.Context, session string) ([]SlotCall, error) {
-	cmd, err := s.slot(ctx, slotFreeScript, session)
-	return reply(cmd).calls(), wrap("release slot of session "+session, err)
+	calls, err := s.slotCalls(ctx, slotFreeScript, session)
+	return calls, wrap("release slot of session "+session, err)
 }
 
 // RefuseSlot says that E2B does not let the session's sandbox run although it had
@@ -107,15 +117,15 @@ func (s *Store) ReleaseSlot(ctx context.Context, session string) ([]SlotCall, er
 // one more slot after a while, then by two, by four, and so on. The session goes
 // back to its place in line.
 func (s *Store) RefuseSlot(ctx context.Context, a SlotAsk, keep time.Duration) ([]SlotCall, error) {
-	cmd, err := s.slot(ctx, slotRefuseScript, a.Session, ownerWord(a.Owner), a.Job, ms(keep), strconv.FormatUint(a.Origin, 10))
-	return reply(cmd).calls(), wrap("refuse slot of session "+a.Session, err)
+	calls, err := s.slotCalls(ctx, slotRefuseScript, a.Session, ownerWord(a.Owner), a.Job, ms(keep), strconv.FormatUint(a.Origin, 10))
+	return calls, wrap("refuse slot of session "+a.Session, err)
 }
 
 // QuitLine says that a job has no use for a slot any more: it has ended. Its
 // session stays in line while another of its jobs waits.
 func (s *Store) QuitLine(ctx context.Context, session, job string) ([]SlotCall, error) {
-	cmd, err := s.slot(ctx, slotQuitScript, session, job)
-	return reply(cmd).calls(), wrap("leave the line of session "+session, err)
+	calls, err := s.slotCalls(ctx, slotQuitScript, session, job)
+	return calls, wrap("leave the line of session "+session, err)
 }
 
 // SlotOf is a session whose sandbox runs.

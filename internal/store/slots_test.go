@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -188,7 +189,7 @@ func TestSlotLease(t *testing.T) {
 		_, look, err := s.SweepSlots(t.Context(), time.Minute, 10)
 		require.NoError(t, err)
 		require.Empty(t, look)
-		s.opts.slots.lease = 50 * time.Millisecond
+		s.opts.slots.lease = 30 * time.Second
 		require.True(t, takeSlot(t, s, "a1").OK)
 		s.opts.slots.lease = time.Hour
 		_, look, err = s.SweepSlots(t.Context(), time.Minute, 10)
@@ -329,5 +330,32 @@ func TestLongLine(t *testing.T) {
 			require.True(t, takeSlot(t, s, next).OK)
 			holder = next
 		}
+	})
+}
+
+// A caller whose context ends while its command is under way leaves the command's
+// reply alone: it is still to be written. (The race detector is the judge.)
+func TestCallerThatLeaves(t *testing.T) {
+	eachLimited(t, 1, 0, func(t *testing.T, s *Store) {
+		for n := range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var left sync.WaitGroup
+			left.Go(cancel)
+			var err error
+			switch n % 3 {
+			case 0:
+				_, err = s.ReleaseSlot(ctx, "a0")
+			case 1:
+				_, err = s.RefuseSlot(ctx, ask("a0"), long)
+			case 2:
+				_, err = s.QuitLine(ctx, "a0", "j")
+			}
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			left.Wait()
+		}
+		_, err := s.Slots(t.Context())
+		require.NoError(t, err)
 	})
 }
