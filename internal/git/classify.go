@@ -52,6 +52,8 @@ func classify(op string, code int, text string) *Error {
 		e.Kind = ErrConflict
 	case exitTooLarge:
 		e.Kind = ErrTooLarge
+	case exitOverruled:
+		e.Kind = ErrOverruled
 	default:
 		for _, s := range said {
 			if !s.re.MatchString(text) {

@@ -49,6 +49,9 @@ var (
 	ErrNoSpace = errors.New("no space left")
 	// ErrBroken happens when the repository in the sandbox cannot be read as one.
 	ErrBroken = errors.New("repository unreadable")
+	// ErrOverruled happens when somebody with a younger fence is at work at the
+	// desk: the job is in other hands.
+	ErrOverruled = errors.New("overruled")
 )
 
 // Error is a failed operation.
@@ -120,6 +123,8 @@ func (e *Error) Class() string {
 		return "rate"
 	case ErrUnavailable:
 		return "unavailable"
+	case ErrOverruled:
+		return "interrupted"
 	}
 	return "internal"
 }

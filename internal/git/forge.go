@@ -53,14 +53,12 @@ type BodyParts struct {
 	Session string
 	Owner   string
 	Link    string // to the job's page
-	Changes Changes
+	Summary string // Changes.Summary
+	Stat    string // Changes.Stat
 	Warning []string
 }
 
-const (
-	maxPullBody = 65536 // characters that GitHub takes
-	statFiles   = 50
-)
+const maxPullBody = 65536 // characters that GitHub takes
 
 // Body is the text of a pull request: what was written, the task and its session,
 // the diffstat, and the mark at the end.
@@ -87,8 +85,8 @@ func Body(p BodyParts) string {
 	if len(facts) > 0 {
 		tail.WriteString("---\nMade by " + strings.Join(facts, ", ") + ".\n")
 	}
-	if len(p.Changes.Files) > 0 {
-		tail.WriteString("\n<details><summary>" + p.Changes.Summary() + "</summary>\n\n```\n" + p.Changes.Stat(statFiles) + "```\n\n</details>\n")
+	if p.Stat != "" {
+		tail.WriteString("\n<details><summary>" + p.Summary + "</summary>\n\n```\n" + p.Stat + "```\n\n</details>\n")
 	}
 	if p.Task != "" {
 		tail.WriteString("\n" + Mark(p.Task) + "\n")

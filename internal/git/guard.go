@@ -27,6 +27,9 @@ type Guard struct {
 	Paths []string
 	// Allow are patterns that are not guarded after all.
 	Allow []string
+	// Refuse says of a path why it may not be pushed, instead of Paths and Allow; nil
+	// from it is that it may.
+	Refuse func(path string) error
 	// AllowLinks lets symbolic links lead out of the tree.
 	AllowLinks bool
 	// AllowModules lets submodules be added.
@@ -76,7 +79,11 @@ func (g Guard) check(h history) (findings []Finding, tooLarge bool) {
 	touched := map[string]bool{}
 	for _, t := range h.touches {
 		touched[t.path] = true
-		if matchAny(paths, t.path) && !matchAny(g.Allow, t.path) {
+		if g.Refuse != nil {
+			if err := g.Refuse(t.path); err != nil {
+				add(t.path, "%s", err)
+			}
+		} else if matchAny(paths, t.path) && !matchAny(g.Allow, t.path) {
 			add(t.path, "is guarded: the policy would have to allow it")
 		}
 		if t.newMode == modeModule && t.oldMode != modeModule && !g.AllowModules {

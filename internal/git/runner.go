@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/sandjet/sandjet/internal/point"
 )
 
 // Script is a POSIX shell script that a Runner runs as
@@ -72,7 +74,7 @@ func (l Local) Run(ctx context.Context, s Script) (Output, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(s.Stdin), out, s.Stderr
 	ownGroup(cmd)
 	cmd.WaitDelay = 10 * time.Second
-	err := cmd.Run()
+	err := l.run(ctx, cmd)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -85,6 +87,19 @@ func (l Local) Run(ctx context.Context, s Script) (Output, error) {
 		return Output{}, fmt.Errorf("run %s: %w", s.Op, err)
 	}
 	return Output{Stdout: out.buf.Bytes()}, nil
+}
+
+// run runs a script's shell. What it has pushed may be there although its answer is
+// lost.
+func (l Local) run(ctx context.Context, cmd *exec.Cmd) error {
+	at := point.Of("git", "script")
+	if err := point.Before(ctx, at); err != nil {
+		return err
+	}
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	return point.After(ctx, at)
 }
 
 // Open implements Runner.

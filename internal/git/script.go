@@ -23,7 +23,13 @@ var (
 	bundleScript = script("prelude", "desk", "bundle")
 	hostScript   = script("prelude", "host")
 	cleanScript  = script("prelude", "clean")
+	lookScript   = script("prelude", "look")
 )
+
+// SweepText is a script of its own that takes away what scripts left that were killed
+// before their end: the desks whose paths begin with $1, and the credentials of theirs.
+// To be run before a sandbox is paused, and while no other script runs in it.
+var SweepText = script("sweep")
 
 var commentLine = regexp.MustCompile(`(?m)^\s*#.*\n`)
 
@@ -49,6 +55,7 @@ const (
 	exitTooLarge    = 95
 	exitUnsupported = 96
 	exitUnsound     = 97
+	exitOverruled   = 98
 )
 
 const maxOutput = 32 << 20

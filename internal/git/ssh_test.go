@@ -175,3 +175,12 @@ func TestSSH(t *testing.T) {
 		})
 	}
 }
+
+// The pinned key is the one whose fingerprint GitHub publishes.
+func TestGitHubKnownHosts(t *testing.T) {
+	t.Parallel()
+	_, hosts, key, _, _, err := ssh.ParseKnownHosts([]byte(git.GitHubKnownHosts))
+	require.NoError(t, err)
+	require.Equal(t, []string{"github.com"}, hosts)
+	require.Equal(t, "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU", ssh.FingerprintSHA256(key))
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -17,7 +18,8 @@ type Work struct {
 	Dir    string // the work tree: absolute
 	// Desk is a directory of the job's own outside Dir, in which nothing is kept
 	// that is not also elsewhere: absolute, of letters, digits and . _ - /.
-	// It is made when needed; Close takes it away.
+	// It is made when needed; Close takes it away. Its last part tells jobs apart:
+	// their credentials in memory are named by it.
 	Desk       string
 	Remote     Remote
 	Filter     string // as the repository was cloned
@@ -25,6 +27,10 @@ type Work struct {
 	Committer  Person
 	// SigningKey is a private SSH key that signs the commits; nil signs none.
 	SigningKey []byte
+	// Fence is what tells who holds the job from who held it before: it grows.
+	// Whoever runs a script ends one of an older fence, or of its own, that still
+	// runs at the desk, and is an ErrOverruled once a younger one was there.
+	Fence uint64
 	// Tell hears of git's progress, from another goroutine of the runner's; nil
 	// is nobody.
 	Tell func(Progress)
@@ -85,7 +91,7 @@ func (w *Work) run(ctx context.Context, c call) (outcome, error) {
 	}
 	stderr := &progressWriter{tell: w.Tell}
 	out, err := w.Runner.Run(ctx, Script{
-		Op: c.op, Text: c.text, Args: append([]string{w.Desk, proto, host}, c.args...),
+		Op: c.op, Text: c.text, Args: append([]string{w.Desk, proto, host, strconv.FormatUint(w.Fence, 10)}, c.args...),
 		Env: c.env, Stdin: c.payload.bytes(), Stderr: stderr, MaxOutput: maxOutput,
 	})
 	if err != nil {
@@ -110,17 +116,39 @@ func (w *Work) do(ctx context.Context, c call) (outcome, error) {
 
 // Close takes the desk away. Safe to repeat.
 func (w *Work) Close(ctx context.Context) error {
-	_, err := w.do(ctx, call{op: "clean", text: cleanScript, args: []string{"one"}})
+	_, err := w.do(ctx, call{op: "clean", text: cleanScript})
 	return err
 }
 
-// Sweep removes what scripts left that were killed before their end: the desks
-// below root, and credentials. To be called before a sandbox is paused, and while
-// no script runs in it.
-func Sweep(ctx context.Context, r Runner, root string) error {
-	w := &Work{Runner: r, Dir: "/nowhere", Desk: root, Remote: Remote{URL: "https://localhost/none"}}
-	_, err := w.do(ctx, call{op: "sweep", text: cleanScript, args: []string{"all"}})
-	return err
+// Tree is what is checked out in a work tree, by its own word.
+type Tree struct {
+	Head    string // commit; empty if the repository has none
+	Branch  string // empty if it is detached
+	Base    string // the commit that it was cloned at; empty if not known
+	Default string // the repository's default branch, if it said one
+}
+
+// Look tells what the work tree is. It is an ErrNotFound if there is none at Dir, and
+// an ErrExists if it is of another repository.
+func (w *Work) Look(ctx context.Context) (Tree, error) {
+	const op = "look"
+	out, err := w.do(ctx, call{op: op, text: lookScript, args: []string{w.Dir, w.Remote.URL}})
+	if err != nil {
+		return Tree{}, err
+	}
+	t := Tree{Branch: out.fields["branch"], Default: out.fields["default"]}
+	if t.Head, err = out.commit("head"); err != nil {
+		return Tree{}, &Error{Op: op, Err: err}
+	}
+	if t.Base, err = out.commit("base"); err != nil {
+		t.Base = "" // somebody has written to the repository's configuration
+	}
+	for _, b := range []*string{&t.Branch, &t.Default} {
+		if CheckBranch(*b) != nil {
+			*b = ""
+		}
+	}
+	return t, nil
 }
 
 // identity names the author and the committer of a commit to be.

@@ -70,6 +70,13 @@ func (f *Forge) Credential(ctx context.Context, r git.Remote, a Access) (git.Cre
 	return git.Credential{Username: "x-access-token", Password: t}, nil
 }
 
+// Drop forgets a credential that GitHub did not take. It reports whether another one
+// may be had.
+func (f *Forge) Drop(c git.Credential) bool { return f.cfg.Tokens.Drop(c.Password) }
+
+// Host is the machine whose pull requests it makes.
+func (f *Forge) Host() string { return f.host }
+
 func tokenError(err error) error {
 	t := explain("get a token", err)
 	if t.Kind == git.ErrUnavailable && t.Code == 0 {
@@ -98,7 +105,7 @@ func (f *Forge) Ensure(ctx context.Context, p git.Pull) (git.Pulled, error) {
 		if err != nil {
 			return git.Pulled{}, tokenError(err)
 		}
-		c, err := newClient(f.cfg.API, gh.WithTransport(f.cfg.Transport), gh.WithTimeout(timeout), gh.WithAuthToken(token))
+		c, err := newClient(f.cfg.API, gh.WithTransport(exchange{f.cfg.Transport}), gh.WithTimeout(timeout), gh.WithAuthToken(token))
 		if err != nil {
 			return git.Pulled{}, err
 		}

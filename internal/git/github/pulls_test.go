@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/git"
 	"github.com/sandjet/sandjet/internal/git/github"
+	"github.com/sandjet/sandjet/internal/git/local"
 )
 
 func (h *hub) want() git.Pull {
@@ -28,11 +29,11 @@ func TestEnsureOpensOnce(t *testing.T) {
 	got, err := f.Ensure(t.Context(), p)
 	require.NoError(t, err)
 	require.Equal(t, git.Pulled{Number: 1, URL: "https://github.com/acme/app/pull/1", State: "open", Draft: true}, got)
-	require.Equal(t, true, h.pulls[0]["draft"])
-	require.Equal(t, p.Body, h.pulls[0]["body"])
-	require.Len(t, h.pulls[0]["labels"], 2)
-	require.Len(t, h.pulls[0]["requested_reviewers"], 1)
-	require.Equal(t, []any{"core"}, h.pulls[0]["asked_teams"])
+	require.Equal(t, true, h.Pulls[0]["draft"])
+	require.Equal(t, p.Body, h.Pulls[0]["body"])
+	require.Len(t, h.Pulls[0]["labels"], 2)
+	require.Len(t, h.Pulls[0]["requested_reviewers"], 1)
+	require.Equal(t, []any{"core"}, h.Pulls[0]["asked_teams"])
 
 	// Again, as after a crash before the record; and with a new text.
 	p.Body = git.Body(git.BodyParts{Text: "better", Task: "j1"})
@@ -40,9 +41,9 @@ func TestEnsureOpensOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.Adopted)
 	require.Equal(t, 1, got.Number)
-	require.Equal(t, p.Body, h.pulls[0]["body"])
-	require.Len(t, h.pulls[0]["labels"], 2)
-	require.Len(t, h.pulls, 1)
+	require.Equal(t, p.Body, h.Pulls[0]["body"])
+	require.Len(t, h.Pulls[0]["labels"], 2)
+	require.Len(t, h.Pulls, 1)
 	require.Equal(t, 1, h.calls("^POST .*/pulls$"))
 	require.Equal(t, 1, h.calls("^POST .*/labels$"), "labels that are there are not set again")
 }
@@ -54,7 +55,7 @@ func TestEnsureDefaultBase(t *testing.T) {
 	p.Base = ""
 	_, err := h.forge(pat("pat")).Ensure(t.Context(), p)
 	require.NoError(t, err)
-	require.Equal(t, "main", h.pulls[0]["base"].(map[string]any)["ref"])
+	require.Equal(t, "main", h.Pulls[0]["base"].(map[string]any)["ref"])
 }
 
 // What is found for a branch, and what is made of it.
@@ -84,14 +85,14 @@ func TestEnsureAdopts(t *testing.T) {
 			f, p := h.forge(pat("pat")), h.want()
 			_, err := f.Ensure(t.Context(), p)
 			require.NoError(t, err)
-			tt.change(h.pulls[0])
+			tt.change(h.Pulls[0])
 			p.Title = "feat: another title"
 			got, err := f.Ensure(t.Context(), p)
 			require.NoError(t, err)
 			require.Equal(t, tt.number, got.Number)
 			require.Equal(t, tt.state, got.State)
 			require.Equal(t, tt.number == 1, got.Adopted)
-			require.Equal(t, tt.touched, h.pulls[0]["title"] == p.Title, "only what is the job's own is changed")
+			require.Equal(t, tt.touched, h.Pulls[0]["title"] == p.Title, "only what is the job's own is changed")
 		})
 	}
 }
@@ -111,15 +112,15 @@ func TestEnsureRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, h.pulls, 1)
+	require.Len(t, h.Pulls, 1)
 }
 
 func TestEnsureLostAnswer(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.override = func(method, path string, n int) *answer {
+	h.Override = func(method, path string, n int) *local.Answer {
 		if method == "POST" && strings.HasSuffix(path, "/pulls") {
-			return &answer{drop: true}
+			return &local.Answer{Drop: true}
 		}
 		return nil
 	}
@@ -127,13 +128,13 @@ func TestEnsureLostAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Number)
 	require.True(t, got.Adopted)
-	require.Len(t, h.pulls, 1)
+	require.Len(t, h.Pulls, 1)
 }
 
 func TestEnsureUnusual(t *testing.T) {
 	t.Parallel()
-	creates := func(a *answer) func(string, string, int) *answer {
-		return func(method, path string, n int) *answer {
+	creates := func(a *local.Answer) func(string, string, int) *local.Answer {
+		return func(method, path string, n int) *local.Answer {
 			if method == "POST" && strings.HasSuffix(path, "/pulls") && n == 1 {
 				return a
 			}
@@ -143,7 +144,7 @@ func TestEnsureUnusual(t *testing.T) {
 	t.Run("nothing to merge", func(t *testing.T) {
 		t.Parallel()
 		h := newHub(t)
-		h.override = creates(refusal(422, "Validation Failed", "No commits between main and task-j1"))
+		h.Override = creates(local.Refusal(422, "Validation Failed", "No commits between main and task-j1"))
 		got, err := h.forge(pat("pat")).Ensure(t.Context(), h.want())
 		require.NoError(t, err)
 		require.Zero(t, got)
@@ -151,7 +152,7 @@ func TestEnsureUnusual(t *testing.T) {
 	t.Run("no drafts", func(t *testing.T) {
 		t.Parallel()
 		h := newHub(t)
-		h.override = creates(refusal(422, "Draft pull requests are not supported in this repository."))
+		h.Override = creates(local.Refusal(422, "Draft pull requests are not supported in this repository."))
 		got, err := h.forge(pat("pat")).Ensure(t.Context(), h.want())
 		require.NoError(t, err)
 		require.False(t, got.Draft)
@@ -160,9 +161,9 @@ func TestEnsureUnusual(t *testing.T) {
 	t.Run("no such base", func(t *testing.T) {
 		t.Parallel()
 		h := newHub(t)
-		a := refusal(422, "Validation Failed")
-		a.body.(map[string]any)["errors"] = []any{map[string]any{"resource": "PullRequest", "field": "base", "code": "invalid"}}
-		h.override = creates(a)
+		a := local.Refusal(422, "Validation Failed")
+		a.Body.(map[string]any)["errors"] = []any{map[string]any{"resource": "PullRequest", "field": "base", "code": "invalid"}}
+		h.Override = creates(a)
 		_, err := h.forge(pat("pat")).Ensure(t.Context(), h.want())
 		require.ErrorIs(t, err, git.ErrNotFound)
 		require.ErrorContains(t, err, "/repo/pull_request/base")
@@ -176,14 +177,14 @@ func TestEnsureUnusual(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got.Warnings, 1)
 		require.Contains(t, got.Warnings[0], "nobody")
-		require.Len(t, h.pulls[0]["requested_reviewers"], 1)
+		require.Len(t, h.Pulls[0]["requested_reviewers"], 1)
 	})
 	t.Run("labels not permitted", func(t *testing.T) {
 		t.Parallel()
 		h := newHub(t)
-		h.override = func(_, path string, _ int) *answer {
+		h.Override = func(_, path string, _ int) *local.Answer {
 			if strings.HasSuffix(path, "/labels") {
-				return refusal(404, "Not Found")
+				return local.Refusal(404, "Not Found")
 			}
 			return nil
 		}
@@ -197,40 +198,40 @@ func TestEnsureUnusual(t *testing.T) {
 func TestEnsureErrors(t *testing.T) {
 	t.Parallel()
 	reset := strconv.FormatInt(time.Now().Add(20*time.Minute).Unix(), 10)
-	with := func(a *answer, header ...string) *answer {
-		a.header = map[string]string{}
+	with := func(a *local.Answer, header ...string) *local.Answer {
+		a.Header = map[string]string{}
 		for i := 0; i < len(header); i += 2 {
-			a.header[header[i]] = header[i+1]
+			a.Header[header[i]] = header[i+1]
 		}
 		return a
 	}
-	slow := refusal(403, "You have exceeded a secondary rate limit.")
-	slow.body.(map[string]any)["documentation_url"] = "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"
+	slow := local.Refusal(403, "You have exceeded a secondary rate limit.")
+	slow.Body.(map[string]any)["documentation_url"] = "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"
 	tests := map[string]struct {
-		a        *answer
+		a        *local.Answer
 		kind     error
 		class    string
 		words    string
 		min, max time.Duration
 	}{
-		"primary limit":         {with(refusal(403, "API rate limit exceeded"), "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset), git.ErrRateLimited, "rate", "hourly limit", 15 * time.Minute, 21 * time.Minute},
-		"primary limit, 429":    {with(refusal(429, "API rate limit exceeded"), "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset), git.ErrRateLimited, "rate", "hourly limit", 15 * time.Minute, 21 * time.Minute},
-		"secondary, with time":  {with(refusal(403, "You have exceeded a secondary rate limit"), "Retry-After", "90"), git.ErrRateLimited, "rate", "slow down", 90 * time.Second, 90 * time.Second},
+		"primary limit":         {with(local.Refusal(403, "API rate limit exceeded"), "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset), git.ErrRateLimited, "rate", "hourly limit", 15 * time.Minute, 21 * time.Minute},
+		"primary limit, 429":    {with(local.Refusal(429, "API rate limit exceeded"), "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset), git.ErrRateLimited, "rate", "hourly limit", 15 * time.Minute, 21 * time.Minute},
+		"secondary, with time":  {with(local.Refusal(403, "You have exceeded a secondary rate limit"), "Retry-After", "90"), git.ErrRateLimited, "rate", "slow down", 90 * time.Second, 90 * time.Second},
 		"secondary, by its doc": {slow, git.ErrRateLimited, "rate", "slow down", time.Minute, time.Minute},
-		"429 alone":             {refusal(429, "Too many"), git.ErrRateLimited, "rate", "slow down", time.Minute, time.Minute},
-		"revoked":               {refusal(401, "Bad credentials"), git.ErrAuth, "git_auth", "revoked", 0, 0},
-		"single sign-on":        {with(refusal(403, "Resource protected by organization SAML enforcement."), "X-GitHub-SSO", "required; url=https://github.com/orgs/acme/sso?authorization_request=AB"), git.ErrForbidden, "forbidden", "https://github.com/orgs/acme/sso?authorization_request=AB", 0, 0},
-		"missing permission":    {with(refusal(403, "Resource not accessible by personal access token"), "X-Accepted-GitHub-Permissions", "pull_requests=write"), git.ErrForbidden, "forbidden", "needs pull_requests=write", 0, 0},
-		"no repository":         {refusal(404, "Not Found"), git.ErrNotFound, "not_found", "hidden", 0, 0},
-		"refused":               {refusal(422, "Validation Failed", "Something\x1b[31m new"), git.ErrInvalid, "invalid", "Something [31m new", 0, 0},
-		"broken":                {refusal(503, "Service unavailable"), git.ErrUnavailable, "unavailable", "Service Unavailable", 0, 0},
-		"not JSON":              {&answer{status: 502, body: "<html>"}, git.ErrUnavailable, "unavailable", "Bad Gateway", 0, 0},
+		"429 alone":             {local.Refusal(429, "Too many"), git.ErrRateLimited, "rate", "slow down", time.Minute, time.Minute},
+		"revoked":               {local.Refusal(401, "Bad credentials"), git.ErrAuth, "git_auth", "revoked", 0, 0},
+		"single sign-on":        {with(local.Refusal(403, "Resource protected by organization SAML enforcement."), "X-GitHub-SSO", "required; url=https://github.com/orgs/acme/sso?authorization_request=AB"), git.ErrForbidden, "forbidden", "https://github.com/orgs/acme/sso?authorization_request=AB", 0, 0},
+		"missing permission":    {with(local.Refusal(403, "Resource not accessible by personal access token"), "X-Accepted-GitHub-Permissions", "pull_requests=write"), git.ErrForbidden, "forbidden", "needs pull_requests=write", 0, 0},
+		"no repository":         {local.Refusal(404, "Not Found"), git.ErrNotFound, "not_found", "hidden", 0, 0},
+		"refused":               {local.Refusal(422, "Validation Failed", "Something\x1b[31m new"), git.ErrInvalid, "invalid", "Something [31m new", 0, 0},
+		"broken":                {local.Refusal(503, "Service unavailable"), git.ErrUnavailable, "unavailable", "Service Unavailable", 0, 0},
+		"not JSON":              {&local.Answer{Status: 502, Body: "<html>"}, git.ErrUnavailable, "unavailable", "Bad Gateway", 0, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub(t)
-			h.override = func(string, string, int) *answer { return tt.a }
+			h.Override = func(string, string, int) *local.Answer { return tt.a }
 			_, err := h.forge(pat("pat")).Ensure(t.Context(), h.want())
 			require.ErrorIs(t, err, tt.kind)
 			var e *git.Error
@@ -239,7 +240,7 @@ func TestEnsureErrors(t *testing.T) {
 			require.Contains(t, err.Error(), tt.words)
 			require.GreaterOrEqual(t, e.RetryAfter, tt.min)
 			require.LessOrEqual(t, e.RetryAfter, tt.max)
-			require.Equal(t, 1, len(h.asked), "whoever is refused does not insist")
+			require.Equal(t, 1, len(h.Asked), "whoever is refused does not insist")
 		})
 	}
 }
@@ -247,7 +248,7 @@ func TestEnsureErrors(t *testing.T) {
 func TestEnsureUnreachable(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.Close()
+	h.stop()
 	_, err := h.forge(pat("pat")).Ensure(t.Context(), h.want())
 	require.ErrorIs(t, err, git.ErrUnavailable)
 	require.NotContains(t, err.Error(), "Bearer")
@@ -279,63 +280,63 @@ func TestServes(t *testing.T) {
 func TestApp(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	app, err := github.NewApp(99, appKey(), h.URL, nil)
+	app, err := github.NewApp(99, appKey(), h.url, nil)
 	require.NoError(t, err)
 	f := h.forge(app)
 	got, err := f.Ensure(t.Context(), h.want())
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Number)
-	require.Equal(t, 1, h.minted)
-	require.JSONEq(t, `{"repositories":["app"],"permissions":{"metadata":"read","contents":"write","pull_requests":"write"}}`, h.bodies[1])
+	require.Equal(t, 1, h.Minted)
+	require.JSONEq(t, `{"repositories":["app"],"permissions":{"metadata":"read","contents":"write","pull_requests":"write"}}`, h.Bodies[1])
 
 	_, err = f.Ensure(t.Context(), h.want())
 	require.NoError(t, err)
-	require.Equal(t, 1, h.minted, "a token is used again")
+	require.Equal(t, 1, h.Minted, "a token is used again")
 	c, err := f.Credential(t.Context(), h.remote(), github.Read)
 	require.NoError(t, err)
 	require.Equal(t, git.Credential{Username: "x-access-token", Password: "ghs_minted2"}, c, "but not for another access")
-	require.JSONEq(t, `{"repositories":["app"],"permissions":{"metadata":"read","contents":"read"}}`, h.bodies[len(h.bodies)-1])
+	require.JSONEq(t, `{"repositories":["app"],"permissions":{"metadata":"read","contents":"read"}}`, h.Bodies[len(h.Bodies)-1])
 
 	// Revoked in the middle: another is minted, once.
-	h.tokens["ghs_minted1"] = time.Time{}
+	h.Tokens["ghs_minted1"] = time.Time{}
 	_, err = f.Ensure(t.Context(), h.want())
 	require.NoError(t, err)
-	require.Equal(t, 3, h.minted)
-	h.override = func(_, path string, _ int) *answer {
+	require.Equal(t, 3, h.Minted)
+	h.Override = func(_, path string, _ int) *local.Answer {
 		if strings.Contains(path, "/pulls") {
-			return refusal(http.StatusUnauthorized, "Bad credentials")
+			return local.Refusal(http.StatusUnauthorized, "Bad credentials")
 		}
 		return nil
 	}
 	_, err = f.Ensure(t.Context(), h.want())
 	require.ErrorIs(t, err, git.ErrAuth)
-	require.Equal(t, 4, h.minted)
+	require.Equal(t, 4, h.Minted)
 }
 
 func TestAppRefused(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		path  string
-		a     *answer
+		a     *local.Answer
 		kind  error
 		words string
 	}{
-		"not installed":    {"/installation", refusal(404, "Not Found"), git.ErrNotFound, "install it there"},
-		"less permissions": {"/access_tokens", refusal(422, "The permissions requested are not granted to this installation."), git.ErrForbidden, "pull_requests: write"},
-		"wrong key":        {"/installation", refusal(401, "A JSON web token could not be decoded"), git.ErrAuth, "token"},
-		"suspended":        {"/access_tokens", refusal(403, "This installation has been suspended"), git.ErrForbidden, "App's settings"},
+		"not installed":    {"/installation", local.Refusal(404, "Not Found"), git.ErrNotFound, "install it there"},
+		"less permissions": {"/access_tokens", local.Refusal(422, "The permissions requested are not granted to this installation."), git.ErrForbidden, "pull_requests: write"},
+		"wrong key":        {"/installation", local.Refusal(401, "A JSON web token could not be decoded"), git.ErrAuth, "token"},
+		"suspended":        {"/access_tokens", local.Refusal(403, "This installation has been suspended"), git.ErrForbidden, "App's settings"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub(t)
-			h.override = func(_, path string, _ int) *answer {
+			h.Override = func(_, path string, _ int) *local.Answer {
 				if strings.HasSuffix(path, tt.path) {
 					return tt.a
 				}
 				return nil
 			}
-			app, err := github.NewApp(99, appKey(), h.URL, nil)
+			app, err := github.NewApp(99, appKey(), h.url, nil)
 			require.NoError(t, err)
 			_, err = h.forge(app).Ensure(t.Context(), h.want())
 			require.ErrorIs(t, err, tt.kind)

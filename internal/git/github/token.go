@@ -80,7 +80,7 @@ func NewApp(id int64, key []byte, api string, transport http.RoundTripper) (*App
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	jwt, err := ghinstallation.NewAppsTransport(transport, id, key)
+	jwt, err := ghinstallation.NewAppsTransport(exchange{transport}, id, key)
 	if err != nil {
 		return nil, errors.New("the GitHub App's key is not an RSA key in PEM form") // the cause may repeat the key
 	}

@@ -1,8 +1,8 @@
 # What every script begins with. $1 is the desk, our own directory; $2 the
 # protocol git may speak ("none": no network); $3 "" or the address a credential
-# is for, as protocol=…,host=…
-desk=$1 proto=$2 for=$3
-shift 3
+# is for, as protocol=…,host=…; $4 the fence of whoever runs it
+desk=$1 proto=$2 for=$3 fence=$4
+shift 4
 set -u
 umask 077
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -27,6 +27,45 @@ mkdir -p "$desk" && chmod 700 "$desk" || fail 91 "the desk cannot be made"
 export HOME="$desk/home" XDG_CONFIG_HOME="$desk/home"
 mkdir -p "$HOME"
 repo=$desk/repo
+
+# Its worker may have died over an earlier script, which then still runs. One
+# script at a time works at a desk: who comes later ends who was here before, but
+# for one with a younger fence, which holds the job now.
+birth() { set -- $(cat "/proc/$1/stat" 2>/dev/null); [ "${3-}" = Z ] || echo "${22-}"; }
+among() { for p in /proc/[0-9]*; do tr '\000' '\n' 2>/dev/null <"$p/environ" | grep -qxF "SANDJET_GIT=$1" && echo "${p#/proc/}"; done; }
+end() {
+	read -r pid born lair <"$1" || return 0
+	[ "$(birth "$pid")" = "$born" ] && kill -TERM "$pid" 2>/dev/null
+	for p in $(among "$1"); do kill -TERM "$p" 2>/dev/null; done
+	i=0
+	while [ "$i" -lt 50 ] && [ -n "$(among "$1")$([ "$(birth "$pid")" = "$born" ] && echo "$pid")" ]; do
+		i=$((i + 1))
+		sleep 0.1 2>/dev/null || sleep 1
+	done
+	[ "$(birth "$pid")" = "$born" ] && kill -KILL "$pid" 2>/dev/null
+	for p in $(among "$1"); do kill -KILL "$p" 2>/dev/null; done
+	case $lair in
+	/dev/shm/.sandjet-git.* | "$desk"/*) rm -rf "$lair" ;;
+	esac
+}
+export SANDJET_GIT="$desk/run.$fence.$$"
+trap 'rm -rf "${secret-}" "$SANDJET_GIT"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+secret=$(mktemp -d "/dev/shm/.sandjet-git.${desk##*/}.XXXXXX" 2>/dev/null) || secret=$(mktemp -d "$desk/secret.XXXXXX") || fail 91 "no place for a credential"
+printf '%s %s %s\n' "$$" "$(birth $$)" "$secret" >"$SANDJET_GIT" || fail 91 "the desk cannot be written"
+for r in "$desk"/run.*; do
+	[ "$r" = "$SANDJET_GIT" ] && continue
+	[ -f "$r" ] && [ ! -L "$r" ] || continue
+	its=${r##*/run.}
+	[ "${its%%.*}" -gt "$fence" ] 2>/dev/null && fail 98 "the job is in other hands by now"
+	end "$r"
+	rm -f "$r"
+done
+last=$(cat "$desk/fence" 2>/dev/null)
+[ "${last:-0}" -gt "$fence" ] 2>/dev/null && fail 98 "the job is in other hands by now"
+echo "$fence" >"$desk/fence"
 
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL="$HOME/.gitconfig" GIT_ATTR_NOSYSTEM=1
 export GIT_TERMINAL_PROMPT=0 GIT_ASKPASS= SSH_ASKPASS= GIT_NO_REPLACE_OBJECTS=1 GIT_ADVICE=0
@@ -104,11 +143,6 @@ off() { (GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 && export GIT_ALLOW_PROTOCO
 
 # Standard input brings, a line each, a name and base64: secrets and long texts.
 # They lie in memory where there is a place for it.
-secret=$(mktemp -d /dev/shm/.sandjet-git.XXXXXX 2>/dev/null) || secret=$(mktemp -d "$desk/secret.XXXXXX") || fail 91 "no place for a credential"
-trap 'rm -rf "$secret"' EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
 while read -r name text; do
 	[ -n "$name" ] || break
 	printf '%s' "$text" | base64 -d >"$secret/$name" || fail 91 "standard input is not what it should be"
