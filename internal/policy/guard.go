@@ -13,7 +13,7 @@ import (
 // unless a rule allows it.
 var GuardedPaths = []string{
 	".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml",
-	"**/CODEOWNERS", "**/.gitmodules", "**/.gitattributes",
+	"**/CODEOWNERS", "**/.gitmodules", "**/.gitattributes", "**/.lfsconfig",
 	".githooks/**", ".husky/**", "**/.git/**",
 }
 

@@ -39,6 +39,9 @@ func (h *Handler) Enabled(ctx context.Context, l slog.Level) bool { return h.bar
 
 // Handle hands a masked record on.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	if h.set.automaton().longest == 0 {
+		return h.dressed().Handle(ctx, r)
+	}
 	out := slog.NewRecord(r.Time, r.Level, h.set.String(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		out.AddAttrs(h.attr(a))

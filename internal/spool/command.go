@@ -15,6 +15,9 @@ type Command struct {
 	// Stdin is what the command reads; nil is /dev/null.
 	Stdin []byte
 
+	// Secrets are given to the command in its environment; nil is none.
+	Secrets *Secrets
+
 	Timeout time.Duration // 0 = none
 	Silent  time.Duration // longest time without output; 0 = none
 	Grace   time.Duration // between TERM and KILL
@@ -33,8 +36,15 @@ func Shell(line string) []string {
 func (c Command) args() []string {
 	return append([]string{
 		seconds(c.Timeout), seconds(c.Silent), seconds(c.Grace),
-		strconv.FormatInt(c.Cap, 10), c.Cwd,
+		strconv.FormatInt(c.Cap, 10), c.Cwd, c.secrets(),
 	}, c.Argv...)
+}
+
+func (c Command) secrets() string {
+	if c.Secrets == nil {
+		return ""
+	}
+	return "secrets"
 }
 
 // seconds writes d in whole seconds, rounded up: a limit is never shorter than

@@ -22,6 +22,7 @@
 //	pid      the runner's pid and birth, to tell a dead one from a reused pid
 //	cmd      the command's process group
 //	out err  the spools; mode 0600
+//	given    the sum of the secrets that the command was given; mode 0600
 //	stop     why the command was ended early, if it was
 //	exit     the end: code, sizes, sums
 //	done     the spools were taken away; the directory stays as a tombstone

@@ -21,7 +21,9 @@ alive() {
 }
 
 mine=
-if [ ! -e "$dir" ]; then
+if [ -e "$dir" ]; then
+	rm -f "$dir.env" # of a starter that came too late; who runs has read it
+else
 	mkdir -p "${dir%/*}"
 	if command -v setsid >/dev/null 2>&1; then
 		setsid sh -c "$runner" sandjet-run "$dir" "$@" </dev/null >/dev/null 2>&1 &

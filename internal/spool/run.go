@@ -55,6 +55,11 @@ type Sink struct {
 	Offset int64
 	// Hash has those bytes. Nil skips the check against the sandbox's sum.
 	Hash hash.Hash
+	// Prime, unless nil, is shown the bytes before Offset before W gets those after
+	// it; Hash is empty then and gets them too.
+	Prime func([]byte)
+
+	primed int64 // bytes that were shown
 }
 
 var nameRegexp = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,250}$`)
@@ -83,6 +88,15 @@ func (r Run) Join(ctx context.Context, c Command, stdout, stderr *Sink) (Result,
 	if err := r.putStdin(ctx, c.Stdin); err != nil {
 		return Result{}, fmt.Errorf("run %s: stdin: %w", r.Name, err)
 	}
+	if err := r.putSecrets(ctx, c.Secrets); err != nil {
+		return Result{}, fmt.Errorf("run %s: secrets: %w", r.Name, err)
+	}
+	if err := r.prime(ctx, "out", stdout); err != nil {
+		return Result{}, fmt.Errorf("run %s: stdout: %w", r.Name, err)
+	}
+	if err := r.prime(ctx, "err", stderr); err != nil {
+		return Result{}, fmt.Errorf("run %s: stderr: %w", r.Name, err)
+	}
 	followErr := r.follow(ctx, c, stdout, stderr)
 	if err := errors.Join(stdoutErr(stdout), stdoutErr(stderr)); err != nil {
 		return Result{}, err
@@ -108,6 +122,35 @@ func (r Run) Join(ctx context.Context, c Command, stdout, stderr *Sink) (Result,
 		return Result{}, fmt.Errorf("run %s: stderr: %w", r.Name, err)
 	}
 	return res, nil
+}
+
+// prime shows a sink what stands before its offset, once; what a broken stream has
+// left out is shown by the next call.
+func (r Run) prime(ctx context.Context, name string, s *Sink) error {
+	if s.Prime == nil {
+		return nil
+	}
+	if s.primed < s.Offset {
+		rc, _, err := r.Box.As(r.User).Open(ctx, r.dir()+"/"+name, s.primed)
+		if err != nil {
+			return damaged(err)
+		}
+		defer rc.Close()
+		if err := readN(rc, s.Offset-s.primed, s.show); err != nil {
+			return err
+		}
+	}
+	s.Prime = nil
+	return nil
+}
+
+func (s *Sink) show(p []byte) error {
+	s.Prime(p)
+	s.primed += int64(len(p))
+	if s.Hash != nil {
+		s.Hash.Write(p)
+	}
+	return nil
 }
 
 // follow runs the follow script; its output goes to the sinks.
@@ -210,7 +253,7 @@ func (r Run) close(ctx context.Context, name string, s *Sink, want Spool) error 
 			return damaged(err)
 		}
 		defer rc.Close()
-		if err := s.copy(rc, want.Size-s.Offset); err != nil {
+		if err := readN(rc, want.Size-s.Offset, s.write); err != nil {
 			return err
 		}
 	}
@@ -225,11 +268,12 @@ func (r Run) close(ctx context.Context, name string, s *Sink, want Spool) error 
 	return nil
 }
 
-func (s *Sink) copy(r io.Reader, n int64) error {
+// readN gives n bytes of r to f, piece by piece.
+func readN(r io.Reader, n int64, f func([]byte) error) error {
 	buf := make([]byte, 32<<10)
 	for n > 0 {
 		k, err := r.Read(buf[:min(int64(len(buf)), n)])
-		if werr := s.write(buf[:k]); werr != nil {
+		if werr := f(buf[:k]); werr != nil {
 			return werr
 		}
 		n -= int64(k)

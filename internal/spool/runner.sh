@@ -3,12 +3,17 @@
 #
 # $1 directory  $2 time limit  $3 silence limit  $4 grace between TERM and KILL
 # (seconds, 0 = none)  $5 cap of each spool in bytes (0 = none)  $6 working
-# directory or ""  $7... the command
-dir=$1 limit=$2 silence=$3 grace=$4 cap=$5 cwd=$6
-shift 6
+# directory or ""  $7 "secrets" if there is a file of them  $8... the command
+dir=$1 limit=$2 silence=$3 grace=$4 cap=$5 cwd=$6 secrets=$7
+shift 7
+
+# Opened before there is a lock: whoever finds the directory takes the file away.
+# Without the file the command is not begun.
+[ -z "$secrets" ] || exec 3<"$dir.env" || exit 0
 
 # The once-only lock: whoever makes the directory runs the command.
 mkdir -m 755 "$dir" 2>/dev/null || exit 0
+rm -f "$dir.env"
 
 # The command may write here as well: pipes and links that it leaves are not
 # opened, a pipe would never end.
@@ -115,14 +120,27 @@ fi
 in=/dev/null
 [ -e "$dir.in" ] && in=$dir.in
 
+# The secrets are shell text that exports them. It is read into a variable of this
+# shell, which no environment shows, and run by the process that becomes the command.
+# The sum tells a later worker what the command was given.
+text=
+if [ -n "$secrets" ]; then
+	text=$(cat <&3)
+	exec 3<&-
+	umask 077
+	put given "$(printf '%s\n%s' "$dir" "$text" | sha256sum 2>/dev/null | cut -d ' ' -f 1)"
+	umask "$mask"
+fi
+
 if command -v setsid >/dev/null 2>&1; then
-	SANDJET_RUN="$dir/" setsid "$@" <"$in" >>"$dir/out" 2>>"$dir/err" &
+	(eval "$text"; export SANDJET_RUN="$dir/"; exec setsid "$@") <"$in" >>"$dir/out" 2>>"$dir/err" &
 else
 	set -m
-	SANDJET_RUN="$dir/" "$@" <"$in" >>"$dir/out" 2>>"$dir/err" &
+	(eval "$text"; export SANDJET_RUN="$dir/"; exec "$@") <"$in" >>"$dir/out" 2>>"$dir/err" &
 	set +m
 fi
 cmd=$!
+text=
 put cmd "$cmd"
 # A stop that came before the command had a number.
 [ -e "$dir/stop" ] && kill -TERM "-$cmd" 2>/dev/null

@@ -21,6 +21,9 @@ var cleanSource string
 //go:embed live.sh
 var liveSource string
 
+//go:embed keep.sh
+var keepSource string
+
 // The scripts go over the wire with every call, so their comments stay here.
 var (
 	runnerScript = strip(runnerSource)
@@ -28,6 +31,7 @@ var (
 	stopScript   = strip(stopSource)
 	cleanScript  = strip(cleanSource)
 	liveScript   = strip(liveSource)
+	keepScript   = strip(keepSource)
 )
 
 var commentLine = regexp.MustCompile(`(?m)^\s*#.*\n`)

@@ -9,6 +9,7 @@ put() { rm -f "$dir/$1.tmp" 2>/dev/null; printf '%s\n' "$2" >"$dir/$1.tmp" && mv
 
 mkdir -p "${dir%/*}"
 if mkdir -m 755 "$dir" 2>/dev/null; then
+	rm -f "$dir.env"
 	: >"$dir/out"
 	: >"$dir/err"
 	put stop "$reason"
