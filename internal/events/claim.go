@@ -31,10 +31,13 @@ type Claim struct {
 	lost chan struct{}
 	once sync.Once // closes lost
 
+	mask func([]byte) []byte // of JSON documents; nil leaves them as they are
+
 	turn chan struct{} // holds one value while somebody writes; that one has:
 	id   string        // message id of the claim record
 	seq  string        // token as text
 	own  []uint64      // all tokens this claim had
+	last uint64        // the newest event of the job that this claim knows of
 	n    uint64        // events written, for their ids
 	over Kind          // the terminal event, once it is stored
 }
@@ -46,7 +49,8 @@ type Claim struct {
 //
 // Takeovers of one job are made by Claim or by Succeed, not by both: in a cluster one
 // of each over the same claim may both be stored. Then the later one stands, and the
-// other is lost by its first write.
+// other is lost by its first write. Of a Claim and an End the same is true; of a
+// Succeed and an End one is stored.
 //
 // With prev 0 there was no claim before and so no event that matters: nothing need
 // be read. Who replaces another holder uses Succeed: with Claim the job may have
@@ -125,7 +129,7 @@ func (c *Claim) make(ctx context.Context, prev, newest uint64) error {
 // in the next try, unless our record is stored after all (then the claim is held)
 // or somebody else's is (ErrLost).
 func (c *Claim) refused(ctx context.Context, prev uint64) (next uint64, held bool, err error) {
-	last, rec, err := c.last(ctx)
+	last, rec, err := c.record(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return 0, false, nil // the previous claim is past the stream's limits
@@ -152,8 +156,8 @@ func (c *Claim) overtaken(ctx context.Context, newest uint64) error {
 	return err
 }
 
-// last reads the newest claim record from the leader.
-func (c *Claim) last(ctx context.Context) (stored, Claimed, error) {
+// record reads the newest claim record from the leader.
+func (c *Claim) record(ctx context.Context) (stored, Claimed, error) {
 	var rec Claimed
 	s, err := c.log.leader(ctx, c.log.stream, request{LastFor: c.subject})
 	if err != nil {
@@ -167,6 +171,7 @@ func (c *Claim) last(ctx context.Context) (stored, Claimed, error) {
 func (c *Claim) hold(seq uint64) {
 	c.seq = strconv.FormatUint(seq, 10)
 	c.own = append(c.own, seq)
+	c.last = max(c.last, seq)
 	c.token.Store(seq)
 }
 
@@ -185,6 +190,21 @@ func (c *Claim) Lost() <-chan struct{} { return c.lost }
 // Release lets go of the claim: later writes fail with ErrReleased, and an output's
 // write that is under way is given up. It writes nothing, and may be called twice.
 func (c *Claim) Release() { c.end(ErrReleased) }
+
+// Mask has every JSON event that is written from now on pass through f, which returns
+// a document of the same form. It is called before the claim is used by others, once.
+func (c *Claim) Mask(f func(doc []byte) []byte) { c.mask = f }
+
+// payload gives an event of this claim its body.
+func (c *Claim) payload(e *envelope, kind Kind, v any) error {
+	if err := e.payload(kind, v); err != nil {
+		return err
+	}
+	if c.mask != nil {
+		e.msg.Data = c.mask(e.msg.Data)
+	}
+	return nil
+}
 
 // History reads the job's history as of the claim or later. If somebody else has
 // claimed the job since, the error is ErrLost.
@@ -213,7 +233,7 @@ func (c *Claim) Publish(ctx context.Context, kind Kind, payload any) error {
 	c.n++
 	e := c.log.envelope(c.job, kind, c.seq, ".", strconv.FormatUint(c.n, 10))
 	defer e.free()
-	if err := e.payload(kind, payload); err != nil {
+	if err := c.payload(e, kind, payload); err != nil {
 		return err
 	}
 	if _, err := c.write(ctx, kind, e); err != nil {
@@ -222,7 +242,8 @@ func (c *Claim) Publish(ctx context.Context, kind Kind, payload any) error {
 	return nil
 }
 
-// End writes the job's terminal event; the claim writes nothing after it. A second
+// End writes the job's terminal event; the claim writes nothing after it, and nobody
+// succeeds it. A second
 // End is refused with ErrEnded, also when it was another holder who ended the job.
 // After an error that is neither ErrLost nor ErrEnded it may be called again.
 func (c *Claim) End(ctx context.Context, kind Kind, out Outcome) error {
@@ -235,11 +256,11 @@ func (c *Claim) End(ctx context.Context, kind Kind, out Outcome) error {
 	defer c.finish()
 	e := c.log.envelope(c.job, kind, "end")
 	defer e.free()
-	if err := e.payload(kind, out); err != nil {
+	if err := c.payload(e, kind, out); err != nil {
 		return err
 	}
 	ack, err := c.write(ctx, kind, e)
-	if errors.Is(err, ErrLost) || err == nil && ack.Duplicate {
+	if errors.Is(err, ErrLost) || errors.Is(err, errOver) || err == nil && ack.Duplicate {
 		err = c.ended(ctx, kind, ack.Seq, err)
 	}
 	if err != nil {

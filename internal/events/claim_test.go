@@ -301,6 +301,51 @@ func TestSucceed(t *testing.T) {
 	})
 }
 
+// A holder that comes to itself ends the job in the moment that another takes it over:
+// either it has ended, or it is taken. The terminal event is the last one, whatever
+// else is written about the job meanwhile.
+func TestEndOrSuccessor(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, s *site) {
+		ctx := t.Context()
+		w, other, wisher := s.join(t), s.join(t), s.join(t)
+		ends, taken := 0, 0
+		for range 150 {
+			j := job(t)
+			old := w.claim(t, j, 0)
+			require.NoError(t, old.Publish(ctx, events.KindProgress, events.Progress{Percent: 1}))
+			past, err := w.log.History(ctx, j)
+			require.NoError(t, err)
+			var end, succeed error
+			var next *events.Claim
+			var wg sync.WaitGroup
+			wg.Go(func() { end = old.End(ctx, events.Succeeded, events.Outcome{Class: "ok"}) })
+			wg.Go(func() { next, succeed = other.log.Succeed(ctx, past, events.Claimed{Worker: "new"}) })
+			wg.Go(func() { require.NoError(t, wisher.log.Cancel(ctx, j, events.CancelRequested{Reason: "x"})) })
+			wg.Wait()
+			switch {
+			case end == nil:
+				ends++
+				require.ErrorIs(t, succeed, events.ErrMoved)
+			case succeed == nil:
+				taken++
+				require.ErrorIs(t, end, events.ErrLost)
+				require.NoError(t, next.End(ctx, events.Failed, events.Outcome{Class: "command_failed"}))
+			default: // the wish came before the claim
+				t.Fatalf("neither: end: %v, successor: %v", end, succeed)
+			}
+			over := false
+			for _, e := range w.all(t, s, j) {
+				require.False(t, over && e.Kind != events.KindCancelRequested, "%s comes after the end", e.Kind)
+				over = over || e.Kind.Terminal()
+			}
+			require.True(t, over)
+		}
+		t.Logf("%d ended, %d taken over", ends, taken)
+		require.NotZero(t, ends)
+	})
+}
+
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	s := single(t)

@@ -33,13 +33,14 @@ const (
 	slotSubject
 	slotContent
 	slotOffset
+	slotClaim
 	slotTTL
 	slots
 )
 
 var slotKeys = [slots]string{
 	headerMsgID, headerExpectSeq, headerExpectSubject, headerSpec, headerID, headerSource,
-	headerType, headerTime, headerSubject, headerContent, HeaderOffset, headerTTL,
+	headerType, headerTime, headerSubject, headerContent, HeaderOffset, HeaderClaim, headerTTL,
 }
 
 // envelope is a message with the headers of an event. It is used again and again:
@@ -133,6 +134,7 @@ func (l *Log) envelope(j Job, kind Kind, id ...string) *envelope {
 	e.set(slotTime, s[about:])
 	e.set(slotContent, contentJSON)
 	e.set(slotOffset, "")
+	e.set(slotClaim, "")
 	e.set(slotTTL, "")
 	return e
 }

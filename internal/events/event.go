@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,6 +17,10 @@ import (
 // HeaderOffset is the header of an output event with the offset of its first byte
 // in that output.
 const HeaderOffset = "Sandjet-Offset"
+
+// HeaderClaim is the header of a terminal event with the sequence of the claim that it
+// was written under. Of other events Nats-Expected-Last-Subject-Sequence tells that.
+const HeaderClaim = "Sandjet-Claim"
 
 // Job is the key of a job: ids are unique within their session.
 type Job struct {
@@ -65,9 +70,9 @@ func (e Event) Decode(v any) error {
 // End is the offset after Data's last byte, output only.
 func (e Event) End() int64 { return e.Offset + int64(len(e.Data)) }
 
-// Token is the fence that the event was written under, 0 if none.
+// Token is the claim that the event was written under, 0 if none.
 func (e Event) Token() uint64 {
-	n, _ := strconv.ParseUint(e.Header.Get(headerExpectSeq), 10, 64)
+	n, _ := strconv.ParseUint(cmp.Or(e.Header.Get(HeaderClaim), e.Header.Get(headerExpectSeq)), 10, 64)
 	return n
 }
 

@@ -38,7 +38,9 @@ func (l *Log) genuine(e Event) error {
 	case KindAccepted, KindClaimed:
 	default:
 		// A wait may come before the first claim.
-		if e.Token() == 0 && e.Kind != KindWaiting || e.Header.Get(headerExpectSubject) != l.subject(e.Job, KindClaimed) {
+		fence := e.Header.Get(headerExpectSubject)
+		fenced := fence == l.subject(e.Job, KindClaimed) || e.Kind.Terminal() && fence == l.subject(e.Job, "*")
+		if e.Token() == 0 && e.Kind != KindWaiting || !fenced {
 			return fmt.Errorf("event %d (%s of %s): it was not written under a claim", e.Seq, e.Kind, e.Job)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sandjet/sandjet/internal/natsx"
 )
 
 const (
@@ -291,6 +293,23 @@ func (w *Output) cut() []byte {
 // flushing reports whether everything is to go out, whole lines or not.
 func (w *Output) flushing() bool { return (w.urgent || w.closed) && len(w.buf) < w.limit }
 
+// behind is how often a message that a server says it has stored is looked for. A leader
+// that is new may not have applied it yet: that takes moments, or the cluster is broken.
+const behind = 100
+
+// stored reads a message of the claim's that the stream is said to have.
+func (c *Claim) stored(ctx context.Context, seq uint64) (s stored, err error) {
+	for try := range behind {
+		if s, err = c.log.leader(ctx, c.log.stream, request{Seq: seq}); !errors.Is(err, ErrNotFound) {
+			return s, err
+		}
+		if err := backoff(ctx, try); err != nil {
+			return s, err
+		}
+	}
+	return s, fmt.Errorf("%w: message %d is stored and cannot be read", natsx.ErrUnavailable, seq)
+}
+
 // publish stores chunk, which begins at offset at, and returns where the stored
 // message ends. That is the chunk's end, unless an earlier Output of this claim
 // gave up on a send of the same offset that was stored after all.
@@ -314,7 +333,7 @@ func (w *Output) publish(chunk []byte, at int64) (int64, error) {
 		if !ack.Duplicate {
 			return at + int64(len(chunk)), nil
 		}
-		s, err := c.log.leader(w.life, c.log.stream, request{Seq: ack.Seq})
+		s, err := c.stored(w.life, ack.Seq)
 		if err != nil {
 			return 0, fmt.Errorf("write %s of job %s: read back: %w", w.kind, c.job, err)
 		}

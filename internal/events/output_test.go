@@ -285,6 +285,29 @@ func TestOutputAfterAnUnknownSend(t *testing.T) {
 	})
 }
 
+// A message that the server says it has and that cannot be read back, as before a new
+// leader has caught up: that is NATS being away, for which jobs wait, and no fault of
+// the attempt.
+func TestOutputThatCannotBeReadBack(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	j := job(t)
+	c := w.claim(t, j, 0)
+	write := func() error {
+		o := c.Output(events.Stdout, 0, events.OutputOptions{})
+		_, err := o.Write([]byte("text\n"))
+		require.NoError(t, err)
+		return o.Close(t.Context())
+	}
+	require.NoError(t, write())
+	all := w.all(t, s, j)
+	stream, err := w.js.Stream(t.Context(), events.StreamEvents)
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(t.Context(), all[len(all)-1].Seq))
+	require.ErrorIs(t, write(), natsx.ErrUnavailable)
+}
+
 // An idle Output holds no goroutine, so that ten thousand of them cost little.
 func TestOutputIdle(t *testing.T) {
 	t.Parallel()

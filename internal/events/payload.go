@@ -68,6 +68,7 @@ const (
 	WaitQuota      = "quota"      // no free slot for a running sandbox
 	WaitRate       = "rate"       // E2B or our own create rate asks to slow down
 	WaitBreaker    = "breaker"    // E2B does not answer; its breaker is open
+	WaitRemote     = "remote"     // the git server, or the one for pull requests, does not answer
 	WaitDelay      = "delay"      // run_after or delay
 	WaitTransition = "transition" // the sandbox is between two states
 	WaitVersion    = "version"    // the body is newer than this worker
@@ -122,6 +123,43 @@ type Step struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`
 	Detail string `json:"detail,omitempty"`
+	// Repo is what the steps of a repo block have made so far: whoever takes the job
+	// up goes on from there.
+	Repo *RepoState `json:"repo,omitempty"`
+}
+
+// The steps of a repo block, in their order.
+const (
+	StepClone       = "clone"
+	StepBranch      = "branch"
+	StepCommand     = "command"
+	StepCommit      = "commit"
+	StepPush        = "push"
+	StepPullRequest = "pull_request"
+)
+
+// RepoState is how far a job with a repo block has come.
+type RepoState struct {
+	Done        string       `json:"done,omitempty"`       // the last step that is done
+	Generation  int          `json:"generation,omitempty"` // of the sandbox with the work tree
+	Dir         string       `json:"dir,omitempty"`        // the work tree
+	Branch      string       `json:"branch,omitempty"`
+	Base        string       `json:"base,omitempty"`   // commit at which the job began; empty in an empty repository
+	Commit      string       `json:"commit,omitempty"` // tip of what the job has made
+	Nothing     bool         `json:"nothing,omitempty"`
+	Pushed      string       `json:"pushed,omitempty"` // what the server's branch points to
+	Into        string       `json:"into,omitempty"`   // the branch to merge into
+	Summary     string       `json:"summary,omitempty"`
+	Stat        string       `json:"stat,omitempty"` // the diffstat
+	PullRequest *PullRequest `json:"pull_request,omitempty"`
+}
+
+// PullRequest is a pull request that a job has opened, or found open.
+type PullRequest struct {
+	Number int    `json:"number"`
+	URL    string `json:"url"`
+	State  string `json:"state,omitempty"` // open, closed or merged
+	Draft  bool   `json:"draft,omitempty"`
 }
 
 // Progress is for people: how far the job is.
@@ -177,11 +215,14 @@ type Outcome struct {
 	StderrBytes   int64  `json:"stderr_bytes"`
 	StderrSHA256  string `json:"stderr_sha256,omitempty"`
 	StderrDropped int64  `json:"stderr_dropped,omitempty"`
+	// Masked says that a secret was masked in the outputs or the events, as far as
+	// the worker has seen them that ended the job.
+	Masked bool `json:"masked,omitempty"`
 
-	Object      string `json:"object,omitempty"`
-	ObjectBytes int64  `json:"object_bytes,omitempty"`
-	ObjectSHA   string `json:"object_sha256,omitempty"`
-	Commit      string `json:"commit,omitempty"`
-	Branch      string `json:"branch,omitempty"`
-	PullRequest string `json:"pull_request,omitempty"`
+	Object      string       `json:"object,omitempty"`
+	ObjectBytes int64        `json:"object_bytes,omitempty"`
+	ObjectSHA   string       `json:"object_sha256,omitempty"`
+	Commit      string       `json:"commit,omitempty"`
+	Branch      string       `json:"branch,omitempty"`
+	PullRequest *PullRequest `json:"pull_request,omitempty"`
 }

@@ -79,6 +79,7 @@ func saysWaiting(w Waiting) string {
 		WaitQuota:      "a free sandbox slot",
 		WaitRate:       "a rate limit to pass",
 		WaitBreaker:    "E2B to answer again",
+		WaitRemote:     "the git server to answer again",
 		WaitDelay:      "its time to come",
 		WaitTransition: "the sandbox to settle",
 		WaitVersion:    "a worker that knows its version",
@@ -124,7 +125,11 @@ func saysOutcome(k Kind, o Outcome) string {
 	if o.Attempts > 1 {
 		took = fmt.Sprintf("%s and %d attempts", took, o.Attempts)
 	}
-	return with(s, end, by("", o.Reason), by("", o.PullRequest), took)
+	var pull string
+	if o.PullRequest != nil {
+		pull = o.PullRequest.URL
+	}
+	return with(s, end, by("", o.Reason), by("", pull), took)
 }
 
 // by is prefix and what, or nothing without what.

@@ -86,7 +86,7 @@ func TestFilledPayloadsAreValid(t *testing.T) {
 		{events.Failed, events.Outcome{Class: "command_failed", ExitCode: &code, Signal: "SIGKILL", Attempts: 1, DurationMS: 1}},
 	}
 	for _, why := range []string{
-		events.WaitLane, events.WaitQuota, events.WaitRate, events.WaitBreaker, events.WaitDelay, events.WaitTransition, events.WaitVersion,
+		events.WaitLane, events.WaitQuota, events.WaitRate, events.WaitBreaker, events.WaitRemote, events.WaitDelay, events.WaitTransition, events.WaitVersion,
 	} {
 		values = append(values, value{events.KindWaiting, events.Waiting{Why: why, Ahead: 1, Until: now, Rescheduled: true}})
 	}

@@ -234,26 +234,32 @@ func (l *Log) sessionIn(subject string) string {
 // statesAhead is how many states are on their way while others are dealt with.
 const statesAhead = 5000
 
-// readStates gives do the last message on every session's subject, through one ordered
-// consumer, and what is stored while it reads.
+// readStates gives do the last message on every session's subject, and what is stored
+// while it reads.
 func (l *Log) readStates(ctx context.Context, do func(stored) bool) error {
+	return l.readAll(ctx, l.states, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{l.stateSubject("*")},
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+	}, do)
+}
+
+// readAll gives do what a stream holds, through one ordered consumer, until do has
+// enough.
+func (l *Log) readAll(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, do func(stored) bool) error {
 	js, err := jetstream.New(l.nc)
 	if err != nil {
 		return err
 	}
-	cons, err := js.OrderedConsumer(ctx, l.states, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{l.stateSubject("*")},
-		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-	})
+	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
-		return fmt.Errorf("read stream %s: %w", l.states, err)
+		return fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	if cons.CachedInfo().NumPending == 0 {
 		return nil // a reader would wait for the first one
 	}
 	msgs, err := cons.Messages(jetstream.PullMaxMessages(statesAhead))
 	if err != nil {
-		return fmt.Errorf("read stream %s: %w", l.states, err)
+		return fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	defer msgs.Stop()
 	for {
@@ -262,11 +268,11 @@ func (l *Log) readStates(ctx context.Context, do func(stored) bool) error {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			return fmt.Errorf("read stream %s: %w", l.states, err)
+			return fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return fmt.Errorf("read stream %s: %w", l.states, err)
+			return fmt.Errorf("read stream %s: %w", stream, err)
 		}
 		s := stored{Subject: m.Subject(), Seq: meta.Sequence.Stream, Time: meta.Timestamp, Header: m.Headers(), Data: m.Data()}
 		if !do(s) || meta.NumPending == 0 {

@@ -23,6 +23,7 @@ type Record struct {
 	Ephemeral bool              `json:"ephemeral,omitempty"` // destroyed when its job ends
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
+	Secrets   map[string]string `json:"secrets,omitempty"` // variable to reference, for every command
 	Labels    map[string]string `json:"labels,omitempty"`
 	Network   *Network          `json:"network,omitempty"`
 
