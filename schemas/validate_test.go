@@ -75,7 +75,7 @@ func TestFaults(t *testing.T) {
 		{"token in a URL", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://token@host/r"}}`, "/repo/url", "want a repository URL without a user or password in it"},
 		{"option for a branch", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://h/r","ref":"--upload-pack=x"}}`, "/repo/ref", "want a git ref of 1 to 255 characters"},
 		{"yes for true", "jobs/task.run", `{` + ok + `,"exclusive":"yes"}`, "/exclusive", "want true or false"},
-		{"why", "events/waiting", `{"why":"tired"}`, "/why", `want one of "lane", "quota", "rate", "breaker", "delay", "transition" or "version"`},
+		{"why", "events/waiting", `{"why":"tired"}`, "/why", `want one of "lane", "quota", "rate", "breaker", "remote", "delay", "transition" or "version"`},
 		{"class of a success", "events/succeeded", `{"class":"internal","attempts":1,"duration_ms":1,"stdout_bytes":0,"stderr_bytes":0}`, "/class", `want "ok"`},
 		{"class of a failure", "events/failed", `{"class":"ok","attempts":1,"duration_ms":1,"stdout_bytes":0,"stderr_bytes":0}`, "/class", `want a class of error, not "ok"`},
 		{"unknown field of an outcome", "events/dead", `{"class":"x","exit":1}`, "/exit", "unknown field"},

@@ -41,9 +41,6 @@ func (j *Job) readBody() error {
 	if p.common().V > Version {
 		return &NewerVersion{V: p.common().V}
 	}
-	if err := unavailable(j.Kind, p); err != nil {
-		return err
-	}
 	if err := check(p, body); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ var advice = map[Class]string{
 	ClassForbidden:   "check the publisher's NATS permissions and the rights of the E2B key, then replay",
 	ClassPolicy:      "change the job or the policy file, then replay",
 	ClassAuth:        "E2B refuses the API key: renew E2B_API_KEY (the worker re-reads E2B_API_KEY_FILE), then replay",
-	ClassNotFound:    "check that the session, template, object or path exists and belongs to the job's owner",
+	ClassNotFound:    "check that the session, template, secret, object or path exists and belongs to the job's owner",
 	ClassQuarantined: "the job took down its worker twice: look at the worker's last log lines before a replay",
 	ClassUndelivered: "the consumer's delivery limit was used up without a worker finishing the job: look at its events, then replay",
 	ClassFull:        "delete objects that nobody needs (nats object ls, nats object rm) or raise WORKER_ARTIFACTS_CAP on all workers, then replay",

@@ -64,9 +64,11 @@ func TestDeadLetterAfterTheDedupWindow(t *testing.T) {
 	require.NoError(t, err)
 	cfg := s.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
-	_, err = b.js.UpdateStream(t.Context(), cfg)
-	require.NoError(t, err)
 	eventually(t, func() bool { // when the later id is forgotten, so is the letter's
+		cfg.Duplicates++ // the server looks through its ids when the window changes
+		if _, err := b.js.UpdateStream(t.Context(), cfg); err != nil {
+			return false
+		}
 		ack, err := b.js.Publish(t.Context(), "dead.x.y.z", nil, jetstream.WithMsgID("marker"))
 		return err == nil && !ack.Duplicate
 	}, "forgotten")

@@ -71,6 +71,21 @@ func (q *Queue) Underway(ctx context.Context, after, upto uint64, f func(*Job) e
 	return nil
 }
 
+// Holds reports whether a stream still has a message: nobody has acknowledged it.
+func (q *Queue) Holds(ctx context.Context, stream string, seq uint64) (bool, error) {
+	s, err := q.js.Stream(ctx, stream)
+	if err == nil {
+		_, err = s.GetMsg(ctx, seq)
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look into %s: %w", stream, err)
+	}
+	return true, nil
+}
+
 // Waiting is a job in SCHEDULES.
 type Waiting struct {
 	*Job

@@ -100,39 +100,6 @@ type Git struct {
 	Repo *Repo `json:"repo"`
 }
 
-// Repo says what repository a job works on and what becomes of the changes.
-type Repo struct {
-	URL         string       `json:"url"`
-	Ref         string       `json:"ref,omitempty"`
-	Branch      string       `json:"branch,omitempty"`
-	Depth       int          `json:"depth,omitempty"`
-	Filter      string       `json:"filter,omitempty"`
-	Commit      *Commit      `json:"commit,omitempty"`
-	Push        bool         `json:"push,omitempty"`
-	PullRequest *PullRequest `json:"pull_request,omitempty"`
-	Credential  string       `json:"credential,omitempty"`
-}
-
-// Commit is a conventional commit.
-type Commit struct {
-	Type     string `json:"type"`
-	Scope    string `json:"scope,omitempty"`
-	Subject  string `json:"subject"`
-	Body     string `json:"body,omitempty"`
-	Breaking bool   `json:"breaking,omitempty"`
-	Author   string `json:"author,omitempty"`
-}
-
-// PullRequest is what to open after a push.
-type PullRequest struct {
-	Title     string   `json:"title,omitempty"`
-	Body      string   `json:"body,omitempty"`
-	Base      string   `json:"base,omitempty"`
-	Draft     *bool    `json:"draft,omitempty"`
-	Labels    []string `json:"labels,omitempty"`
-	Reviewers []string `json:"reviewers,omitempty"`
-}
-
 // Payload is the typed body of a job.
 type Payload interface {
 	common() *Common

@@ -68,7 +68,7 @@ func TestPublishRefuses(t *testing.T) {
 		"no command":     {TaskRun, &Run{}, "", ""},
 		"bad id":         {TaskRun, &Run{Common: Common{ID: "a b"}, Argv: []string{"a"}}, "", "/id"},
 		"long timeout":   {TaskRun, &Run{Argv: []string{"a"}, Timeout: wire.Duration(48 * time.Hour)}, "", "/timeout"},
-		"unavailable":    {TaskRun, &Run{Argv: []string{"a"}, Secrets: map[string]string{"A": "b"}}, "", "/secrets"},
+		"a local path":   {TaskRun, &Run{Argv: []string{"a"}, Repo: &Repo{URL: "file:///r"}}, "", "/repo/url"},
 		"bad owner":      {TaskRun, &Run{Argv: []string{"a"}}, "a.b", ""},
 		"path":           {FileUpload, &File{Common: Common{Session: "s"}, Path: "../a", Object: "o"}, "", "/path"},
 		"another's body": {SandboxPause, &Run{Common: Common{Session: "s"}, Argv: []string{"a"}}, "", "/argv"},

@@ -51,7 +51,12 @@ func check(p Payload, body []byte) error {
 		if err := limitTimeout.check(p.Timeout, body); err != nil {
 			return err
 		}
-		return limitSilentTimeout.check(p.SilentTimeout, body)
+		if err := limitSilentTimeout.check(p.SilentTimeout, body); err != nil {
+			return err
+		}
+		return checkRepo(p.Repo)
+	case *Git:
+		return checkRepo(p.Repo)
 	case *File:
 		return checkPath(p.Path)
 	}

@@ -81,11 +81,11 @@ func (s *Service) job(ctx context.Context, req query.JobRequest) (query.Job, err
 	if h.Last == 0 {
 		return query.Job{}, unseen(req)
 	}
-	return jobOf(h), nil
+	return JobOf(h), nil
 }
 
-// jobOf reads a job's state off its history.
-func jobOf(h events.History) query.Job {
+// JobOf reads a job's state off its history.
+func JobOf(h events.History) query.Job {
 	j := query.Job{Session: h.Job.Session, Job: h.Job.ID, State: string(h.Terminal), AcceptedAt: h.Accepted.Time}
 	if h.Accepted.OK() {
 		a := h.Accepted.Value
@@ -125,8 +125,7 @@ func jobOf(h events.History) query.Job {
 	return j
 }
 
-// jobs lists what Redis knows: the newest jobs, of about a day. After a loss of
-// Redis those that no worker has spoken of since are missing; api.job.get with a
+// jobs lists what Redis knows: the newest jobs, of about a day. api.job.get with a
 // session asks the stream, which has them all.
 func (s *Service) jobs(ctx context.Context, req query.JobListRequest) (query.JobListReply, error) {
 	f := store.JobFilter{State: req.State, Kind: req.Kind, Session: req.Session, Owner: req.Owner, Class: req.Class}
