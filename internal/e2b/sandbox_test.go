@@ -2,8 +2,6 @@ package e2b_test
 
 import (
 	"bytes"
-	"context"
-	_ "embed"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -11,97 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/e2b/spectest"
 )
 
-//go:embed testdata/openapi.yml
-var openapiYML []byte
-
-// checked is a transport that holds each request and each answer of the
-// control plane against E2B's OpenAPI document.
-type checked struct {
-	t      *testing.T
-	router routers.Router
-	next   *http.Transport
-}
-
-// CloseIdleConnections lets Client.Close reach the connections beneath.
-func (c *checked) CloseIdleConnections() { c.next.CloseIdleConnections() }
-
-func newChecked(t *testing.T) *checked {
-	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(openapiYML)
-	require.NoError(t, err)
-	doc.Servers = nil
-	router, err := legacy.NewRouter(doc, openapi3.DisableExamplesValidation(), openapi3.DisableSchemaDefaultsValidation())
-	require.NoError(t, err)
-	return &checked{t: t, router: router, next: new(http.Transport)}
-}
-
-// RoundTrip sends r and checks both ways. The document lacks the v2 POSTs; the
-// paths they replace have the same messages.
-func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Header.Get("E2b-Sandbox-Id") != "" {
-		return c.next.RoundTrip(r) // the document does not know the data plane
-	}
-	var body []byte
-	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	seen := r.Clone(context.WithoutCancel(r.Context()))
-	seen.Body = io.NopCloser(bytes.NewReader(body))
-	seen.URL.Scheme, seen.URL.Host = "", ""
-	if r.Method == http.MethodPost {
-		seen.URL.Path = strings.TrimPrefix(seen.URL.Path, "/v2")
-	}
-	route, params, err := c.router.FindRoute(seen)
-	if err != nil {
-		c.t.Errorf("%s %s is not in E2B's API: %v", r.Method, r.URL.Path, err)
-		return c.next.RoundTrip(r)
-	}
-	in := &openapi3filter.RequestValidationInput{
-		Request: seen, PathParams: params, Route: route,
-		Options: &openapi3filter.Options{
-			AuthenticationFunc: func(_ context.Context, a *openapi3filter.AuthenticationInput) error {
-				if a.SecuritySchemeName != "ApiKeyAuth" || seen.Header.Get("X-API-KEY") == "" {
-					return openapi3filter.ErrAuthenticationServiceMissing
-				}
-				return nil
-			},
-		},
-	}
-	if err := openapi3filter.ValidateRequest(seen.Context(), in); err != nil {
-		c.t.Errorf("request %s %s: %v", r.Method, r.URL, err)
-	}
-	res, err := c.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	body, err = io.ReadAll(res.Body)
-	res.Body.Close()
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	err = openapi3filter.ValidateResponse(seen.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header,
-		Body: io.NopCloser(bytes.NewReader(body)),
-	})
-	if err != nil {
-		c.t.Errorf("answer to %s %s: %v", r.Method, r.URL, err)
-	}
-	return res, nil
-}
-
 func withSpec(t *testing.T) func(*e2b.Config) {
-	return func(c *e2b.Config) { c.HTTPClient = &http.Client{Transport: newChecked(t)} }
+	return func(c *e2b.Config) { c.HTTPClient = &http.Client{Transport: spectest.New(t)} }
 }
 
 const (

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"io"
 	"log/slog"
 	"time"
 )
@@ -42,6 +43,14 @@ type Config struct {
 	MaxLength time.Duration
 	// Templates lists the templates that exist; empty means any name does.
 	Templates []string
+	// Insecure lets the server listen beyond loopback although sandboxes are
+	// not strongly isolated: who reaches it runs commands on this machine.
+	Insecure bool
+	// Latency is what every call waits before it is served.
+	Latency time.Duration
+	// Record takes the traffic as lines of JSON, without secrets; nil means
+	// that none is recorded. It is written from one goroutine at a time.
+	Record io.Writer
 	// Log takes the server's own log; nil means none.
 	Log *slog.Logger
 	// Faults is the script of failures; nil means an empty one, see

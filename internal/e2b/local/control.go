@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"path/filepath"
 	"time"
 )
 
@@ -28,7 +27,9 @@ func (s *Server) routes() http.Handler {
 // control is the control plane.
 func (s *Server) control() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "Health check successful") })
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "Health check successful, isolation "+string(s.isolation)+"\n")
+	})
 	handle := func(pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
 		mux.Handle(pattern, s.authenticated(h))
 	}
@@ -49,8 +50,10 @@ func (s *Server) control() http.Handler {
 	handle("GET /sandboxes/{id}/metrics", s.on(s.metrics))
 	handle("GET /sandboxes/{id}/logs", s.on(s.logs))
 	handle("GET /v2/sandboxes/{id}/logs", s.on(s.logs))
-	handle("POST /sandboxes/{id}/snapshots", s.on(s.disabled))
-	handle("POST /sandboxes/{id}/fork", s.on(s.disabled))
+	handle("POST /sandboxes/{id}/snapshots", s.on(s.takeSnapshot))
+	handle("POST /sandboxes/{id}/fork", s.on(s.fork))
+	handle("GET /snapshots", s.listSnapshots)
+	handle("DELETE /templates/{id}", s.dropTemplate)
 	handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return failf(http.StatusNotFound, "no matching operation was found: %s %s", r.Method, r.URL.Path)
 	})
@@ -224,8 +227,4 @@ func (s *Server) refresh(sb *sandbox, w http.ResponseWriter, r *http.Request) er
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-func (s *Server) disabled(_ *sandbox, _ http.ResponseWriter, r *http.Request) error {
-	return failf(http.StatusForbidden, "%s is not enabled on this server", filepath.Base(r.URL.Path))
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -66,7 +67,7 @@ func (q *createRequest) record(c Config, v2 bool) (record, error) {
 		AutoResume: autoResume, AllowInternet: q.AllowInternet, Network: q.Network,
 	}
 	if v2 || q.Secure {
-		rec.Token = "ea_" + randomHex(16)
+		rec.Token = newToken()
 	}
 	return rec, q.checkNetwork(&rec)
 }
@@ -100,10 +101,11 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	if err != nil {
 		return err
 	}
-	if !s.hasTemplate(q.TemplateID) {
-		return failf(http.StatusNotFound, "template '%s' not found", q.TemplateID)
+	from := s.shelf.find(q.TemplateID)
+	if from == nil && !s.hasTemplate(q.TemplateID) {
+		return errNoTemplate(q.TemplateID)
 	}
-	sb, err := s.begin(rec)
+	sb, err := s.begin(r.Context(), rec, from)
 	if err != nil {
 		return err
 	}
@@ -112,19 +114,29 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	return nil
 }
 
+// hasTemplate says whether a name that is no snapshot's may be used. A
+// snapshot that was removed must not come back as an empty sandbox.
 func (s *Server) hasTemplate(name string) bool {
 	base, _, _ := strings.Cut(name, ":")
+	if snapshotForm.MatchString(base) || strings.HasPrefix(base, namespace+"/") {
+		return false
+	}
 	return len(s.cfg.Templates) == 0 || slices.Contains(s.cfg.Templates, base)
 }
 
-// begin starts a new sandbox and lets it be found.
-func (s *Server) begin(rec record) (*sandbox, error) {
+// begin starts a new sandbox and lets it be found. Its files are those of a
+// snapshot, if one is given.
+func (s *Server) begin(ctx context.Context, rec record, from *snapshot) (*sandbox, error) {
 	if err := s.limits.acquire(); err != nil {
 		return nil, err
 	}
 	sb := newSandbox(s, rec)
 	sb.slot = true
-	err := os.MkdirAll(filepath.Join(sb.dir, "root"), 0o755)
+	root := filepath.Join(sb.dir, "root")
+	err := os.MkdirAll(root, 0o755)
+	if err == nil && from != nil {
+		err = from.copyTo(ctx, root)
+	}
 	if err == nil {
 		sb.launch.Lock()
 		err = sb.beginJail()
@@ -134,6 +146,7 @@ func (s *Server) begin(rec record) (*sandbox, error) {
 		err = rec.save(sb.dir)
 	}
 	if err == nil {
+		sb.log.add("info", "sandbox started", "template", rec.Template)
 		err = s.publish(sb)
 	}
 	if err != nil {

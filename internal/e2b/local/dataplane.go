@@ -73,9 +73,17 @@ func (s *Server) dataPlane(envd http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, sb))
 		defer cancel()
 		// First join, then look: a pause in between finds the call or stops it.
-		defer sb.calls.add(r, cancel)()
-		if !sb.is(running) && !sb.autoResume(w, r, port) {
-			return
+		leave := sb.calls.add(r, cancel)
+		defer func() { leave() }()
+		if !sb.is(running) {
+			leave() // the pause that still goes on must not cut who wakes the sandbox
+			if !sb.autoResume(w, r, port) {
+				return
+			}
+			if leave = sb.calls.add(r, cancel); !sb.is(running) {
+				writeGone(w, id)
+				return
+			}
 		}
 		r = r.WithContext(ctx)
 		if port != envdPort {

@@ -42,18 +42,28 @@ var errClosing = failf(http.StatusServiceUnavailable, "the server is closing")
 
 // writeError answers with err; what is no apiError is a 500.
 func writeError(w http.ResponseWriter, err error) {
-	var e *apiError
-	if !errors.As(err, &e) {
-		e = &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "internal_server_error"}
-	}
+	e := asAPIError(err)
 	if e.retryAfter > 0 {
 		setRetryAfter(w.Header(), e.retryAfter)
 	}
-	writeJSON(w, e.status, struct {
+	writeJSON(w, e.status, errorBody(e))
+}
+
+// errorBody is an error as every answer of the API tells it.
+func errorBody(e *apiError) any {
+	return struct {
 		Code     int    `json:"code"`
 		Message  string `json:"message"`
 		Semantic string `json:"error_code,omitempty"`
-	}{e.status, e.message, e.semantic})
+	}{e.status, e.message, e.semantic}
+}
+
+// asAPIError makes any error one that a client can be told.
+func asAPIError(err error) *apiError {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e
+	}
+	return &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "internal_server_error"}
 }
 
 // setRetryAfter says when to come again, in whole seconds and at least one.

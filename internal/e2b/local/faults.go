@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,26 +13,28 @@ import (
 // for concurrent use.
 //
 // Operations of the control plane: create, connect, resume, get, list, pause,
-// kill, timeout, refresh, network, metrics, logs, snapshot, fork, health. Of
-// envd: start, process.connect, process.list, input, input.stream,
-// stdin.close, signal, update, stat, mkdir, move, listdir, remove, watch,
-// watcher.create, watcher.events, watcher.remove, read, write, compose,
+// kill, timeout, refresh, network, metrics, logs, snapshot, snapshot.list,
+// template.delete, fork, health. Of envd: start, process.connect, process.list,
+// input, input.stream, stdin.close, signal, update, stat, mkdir, move, listdir,
+// remove, watch, watcher.create, watcher.events, watcher.remove, read, write, compose,
 // envd.health, envd.metrics, envd.envs. "*" is any of them.
 type Faults struct {
 	mu      sync.Mutex
 	armed   []*armed
 	counts  map[string]int
 	started []string
+	dice    *rand.Rand
 }
 
 // Fault is one scripted failure.
 type Fault struct {
-	Op      string // which operation it meets; "*" is any
-	Sandbox string // only calls for this sandbox; empty means any
-	Skip    int    // how many calls to let pass first
-	Count   int    // how many calls to meet; 0 means one, below 0 all
-	Action  Action // what happens
-	Met     func() // called for each call that it meets, if set; must not block
+	Op      string  // which operation it meets; "*" is any
+	Sandbox string  // only calls for this sandbox; empty means any
+	Skip    int     // how many calls to let pass first
+	Count   int     // how many calls to meet; 0 means one, below 0 all
+	Chance  float64 // how likely a call that could be met is; 0 means that every one is
+	Action  Action  // what happens
+	Met     func()  // called for each call that it meets, if set; must not block
 }
 
 // Action is what a [Fault] does: [Status], [Hang], [Delay], [CutAfter],
@@ -84,7 +87,13 @@ type armed struct {
 }
 
 // NewFaults returns an empty script.
-func NewFaults() *Faults { return &Faults{counts: make(map[string]int)} }
+func NewFaults() *Faults { return SeededFaults(rand.Uint64()) }
+
+// SeededFaults is NewFaults with the seed that chances are thrown from: the same
+// calls in the same order meet the same faults.
+func SeededFaults(seed uint64) *Faults {
+	return &Faults{counts: make(map[string]int), dice: rand.New(rand.NewPCG(seed, 0))}
+}
 
 // Add arms a fault. The returned func takes it out and releases what hangs on
 // it; it may be called twice.
@@ -163,6 +172,9 @@ func (f *Faults) take(op, sandbox string) *armed {
 		}
 		if a.skip > 0 {
 			a.skip--
+			continue
+		}
+		if a.Chance > 0 && f.dice.Float64() >= a.Chance {
 			continue
 		}
 		if a.left > 0 {

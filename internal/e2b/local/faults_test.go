@@ -17,6 +17,9 @@ import (
 func TestFaultStatus(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, start(t, Config{Isolation: None}))
+	tr := new(http.Transport) // the answers are not E2B's, on purpose
+	t.Cleanup(tr.CloseIdleConnections)
+	c.http.Transport = tr
 	f := c.srv.Faults()
 	create := func() reply { return c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`) }
 	f.Add(Fault{Op: "create", Skip: 1, Count: 2, Action: Status{Code: 429, Message: "slow", RetryAfter: 1500 * time.Millisecond}})

@@ -20,6 +20,7 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b/envd/filesystem/filesystemconnect"
 	"github.com/sandjet/sandjet/internal/e2b/envd/process"
 	"github.com/sandjet/sandjet/internal/e2b/envd/process/processconnect"
+	"github.com/sandjet/sandjet/internal/e2b/spectest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -98,7 +99,8 @@ type client struct {
 
 func newClient(t *testing.T, srv *Server) *client {
 	t.Helper()
-	tr := &http.Transport{}
+	tr := spectest.New(t)
+	tr.Wrong = true // bad requests are what many tests are about
 	t.Cleanup(tr.CloseIdleConnections)
 	return &client{T: t, srv: srv, http: &http.Client{Transport: tr}}
 }

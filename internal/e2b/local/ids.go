@@ -35,3 +35,6 @@ func randomHex(n int) string {
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
+
+// newToken makes the secret that leads into one sandbox.
+func newToken() string { return "ea_" + randomHex(16) }

@@ -289,3 +289,27 @@ func TestCloseInTheMiddle(t *testing.T) {
 		})
 	}
 }
+
+// TestTrafficWakesWhatIsStillPausing: the pause cuts those who talked to the
+// sandbox before it, not the one who comes to wake it.
+func TestTrafficWakesWhatIsStillPausing(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b := c.create(`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true}}`)
+	b.put("f", "kept")
+	sb, err := c.srv.find(b.SandboxID)
+	require.NoError(t, err)
+	sb.launch.RLock() // the pause gets no further than its first step
+	paused := make(chan int, 1)
+	go func() {
+		r, _ := c.try("POST", b.on("/pause"), "")
+		paused <- r.status
+	}()
+	require.Eventually(t, func() bool { return sb.is(pausing) }, patience, time.Millisecond)
+	read := make(chan string, 1)
+	go func() { read <- b.content("f") }()
+	require.Eventually(t, func() bool { return c.srv.Faults().Count("read") == 1 }, patience, time.Millisecond)
+	sb.launch.RUnlock()
+	require.Equal(t, "kept", <-read)
+	require.Equal(t, 204, <-paused)
+}

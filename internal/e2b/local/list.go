@@ -81,10 +81,8 @@ func parseQuery(v url.Values) (q query, err error) {
 			q.states = append(q.states, e2b.SandboxState(st))
 		}
 	}
-	if l := v.Get("limit"); l != "" {
-		if q.limit, err = strconv.Atoi(l); err != nil || q.limit < 1 || q.limit > maxPage {
-			return q, failf(http.StatusBadRequest, "Invalid limit: %s", l)
-		}
+	if q.limit, err = pageLimit(v.Get("limit")); err != nil {
+		return q, err
 	}
 	switch o := v.Get("order"); o {
 	case "", "desc":
@@ -104,12 +102,25 @@ func parseQuery(v url.Values) (q query, err error) {
 	if q.metadata, err = parseMetadata(v); err != nil {
 		return q, err
 	}
+	// A page goes on in the order that its token was made for.
 	if t := v.Get("nextToken"); t != "" {
-		if err := q.resume(t); err != nil {
+		if q.from, q.asc, err = parseToken(t); err != nil {
 			return q, err
 		}
 	}
 	return q, nil
+}
+
+// pageLimit reads how many entries a page may have.
+func pageLimit(given string) (int, error) {
+	if given == "" {
+		return maxPage, nil
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, failf(http.StatusBadRequest, "Invalid limit: %s", given)
+	}
+	return n, nil
 }
 
 // parseMetadata reads the filter, a query string within the query. E2B decodes
@@ -139,45 +150,53 @@ func parseMetadata(v url.Values) (map[string]string, error) {
 	return m, nil
 }
 
-// resume goes on after the token's sandbox, in the order the token was made
-// for.
-func (q *query) resume(token string) error {
+// parseToken reads the place after which a page begins, and its order.
+func parseToken(token string) (c cursor, asc bool, err error) {
 	bad := failf(http.StatusBadRequest, "Invalid next token")
 	b, err := base64.URLEncoding.DecodeString(token)
 	if err != nil {
-		return bad
+		return c, false, bad
 	}
 	parts := strings.Split(string(b), "__")
 	if len(parts) < 2 || len(parts) > 3 || (len(parts) == 3 && parts[2] != "asc") {
-		return bad
+		return c, false, bad
 	}
 	at, err := time.Parse(time.RFC3339Nano, parts[0])
 	if err != nil || !idForm.MatchString(parts[1]) {
-		return bad
+		return c, false, bad
 	}
-	q.from, q.asc = cursor{at: at, id: parts[1]}, len(parts) == 3
-	return nil
+	return cursor{at: at, id: parts[1]}, len(parts) == 3, nil
 }
 
-func (q *query) token(last record) string {
-	t := last.StartedAt.UTC().Format(time.RFC3339Nano) + "__" + last.ID
-	if q.asc {
+// token is what parseToken reads.
+func (c cursor) token(asc bool) string {
+	t := c.at.UTC().Format(time.RFC3339Nano) + "__" + c.id
+	if asc {
 		t += "__asc"
 	}
 	return base64.URLEncoding.EncodeToString([]byte(t))
 }
 
+// compare orders by time, then by id.
+func (c cursor) compare(d cursor) int {
+	if n := c.at.Compare(d.at); n != 0 {
+		return n
+	}
+	return strings.Compare(c.id, d.id)
+}
+
+func (r record) cursor() cursor { return cursor{at: r.StartedAt, id: r.ID} }
+
 // page is one page and the token of the next, if there is one.
 func (q *query) page(records []record) (page []e2b.ListedSandbox, next string) {
 	fit := q.filter(records)
-	slices.SortFunc(fit, q.compare)
+	slices.SortFunc(fit, func(a, b record) int { return q.order(a.cursor().compare(b.cursor())) })
 	if q.from.id != "" {
-		at := record{ID: q.from.id, StartedAt: q.from.at}
-		fit = slices.DeleteFunc(fit, func(r record) bool { return q.compare(r, at) <= 0 })
+		fit = slices.DeleteFunc(fit, func(r record) bool { return q.order(r.cursor().compare(q.from)) <= 0 })
 	}
 	if len(fit) > q.limit {
 		fit = fit[:q.limit]
-		next = q.token(fit[len(fit)-1])
+		next = fit[len(fit)-1].cursor().token(q.asc)
 	}
 	page = make([]e2b.ListedSandbox, 0, len(fit)) // an empty page is [], not null
 	for _, r := range fit {
@@ -186,15 +205,12 @@ func (q *query) page(records []record) (page []e2b.ListedSandbox, next string) {
 	return page, next
 }
 
-func (q *query) compare(a, b record) int {
-	c := a.StartedAt.Compare(b.StartedAt)
-	if c == 0 {
-		c = strings.Compare(a.ID, b.ID)
-	}
+// order turns a comparison into the order asked for.
+func (q *query) order(n int) int {
 	if q.asc {
-		return c
+		return n
 	}
-	return -c
+	return -n
 }
 
 func (q *query) filter(records []record) []record {

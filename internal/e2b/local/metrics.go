@@ -1,8 +1,10 @@
 package local
 
 import (
+	"math"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,14 +35,39 @@ func (s *sandbox) sample() e2b.Metric {
 	return m
 }
 
-// metrics answers with one sample, of now; no history is kept.
-func (s *Server) metrics(sb *sandbox, w http.ResponseWriter, _ *http.Request) error {
-	list := []e2b.Metric{}
-	if sb.is(running) {
-		list = append(list, sb.sample())
+// metrics answers with what the sandbox used, from start to end; a running
+// one's use of now is the last sample.
+func (s *Server) metrics(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	v := r.URL.Query()
+	start, err := unixOf(v.Get("start"), 0)
+	if err != nil {
+		return err
+	}
+	end, err := unixOf(v.Get("end"), math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	if end < start {
+		return failf(http.StatusBadRequest, "Invalid interval: it ends before it starts")
+	}
+	list := sb.used.between(start, end)
+	if now := sb.sample(); sb.is(running) && now.TimestampUnix >= start && now.TimestampUnix <= end {
+		list = append(list, now)
 	}
 	writeJSON(w, http.StatusOK, list)
 	return nil
+}
+
+// unixOf reads a time of a query, or takes what stands for none.
+func unixOf(given string, none int64) (int64, error) {
+	if given == "" {
+		return none, nil
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || n < 0 {
+		return 0, failf(http.StatusBadRequest, "Invalid timestamp: %.40s", given)
+	}
+	return n, nil
 }
 
 // manyMetrics is the same for up to 100 sandboxes at once.
@@ -56,16 +83,6 @@ func (s *Server) manyMetrics(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"sandboxes": found})
-	return nil
-}
-
-// logs answers that there are none: this server keeps no logs of envd's.
-func (s *Server) logs(_ *sandbox, w http.ResponseWriter, r *http.Request) error {
-	if strings.HasPrefix(r.URL.Path, "/v2/") {
-		writeJSON(w, http.StatusOK, map[string]any{"logs": []any{}})
-		return nil
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"logs": []any{}, "logEntries": []any{}})
 	return nil
 }
 

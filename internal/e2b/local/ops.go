@@ -47,8 +47,13 @@ func operation(r *http.Request) string {
 		return envdOperation(r)
 	}
 	path := strings.TrimPrefix(r.URL.Path, "/v2")
-	if path == "/health" {
+	switch {
+	case path == "/health":
 		return "health"
+	case path == "/snapshots":
+		return "snapshot.list"
+	case strings.HasPrefix(path, "/templates/") && r.Method == http.MethodDelete:
+		return "template.delete"
 	}
 	if path == "/sandboxes" {
 		if r.Method == http.MethodPost {

@@ -36,6 +36,8 @@ type sandbox struct {
 	procs processes
 	watch watchers
 	calls calls
+	used  history
+	log   logbook
 
 	// launch lets many commands start at once, but none while the jail comes,
 	// goes, freezes or thaws. It is taken before mu.

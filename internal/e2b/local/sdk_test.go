@@ -1,76 +1,321 @@
 package local
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/e2b/spectest"
 )
 
-// TestOfficialSDK runs E2B's own JavaScript SDK against the server.
+//go:embed testdata/sdk/*.mjs testdata/sdk/*.json testdata/sdk/areas
+var sdkFiles embed.FS
+
+// sdks are E2B's official packages, by the names they are installed under.
+var sdks = []string{"e2b", "e2b-2.45", "@e2b/code-interpreter"}
+
+// Which areas are judged where all were judged already: the
+// interpreter is e2b with another sandbox class, and a lower level of isolation
+// differs in what runs inside.
+const (
+	interpreters = "^(interpreter|lifecycle|commands|files|snapshots|fork|errors):"
+	lowerLevels  = "^(commands|stdin|pty|files|watch|snapshots):"
+	everything   = ":"
+)
+
+// TestOfficialSDK lets E2B's own JavaScript SDKs judge the server, through their
+// public API and a proxy that holds what they and the server say on the control
+// plane against E2B's OpenAPI document. It prints how each did in each area.
 func TestOfficialSDK(t *testing.T) {
 	t.Parallel()
-	dir := installSDK(t)
-	for _, level := range levels(t) {
+	need(t, "git")
+	dir := installSDKs(t)
+	best := levels(t)
+	var verdicts verdicts
+	t.Cleanup(func() { t.Logf("official SDKs, passed/all tests by area:\n%s", verdicts.table()) })
+	for _, sdk := range sdks {
+		t.Run(sdk, func(t *testing.T) {
+			t.Parallel()
+			areas := everything
+			if sdk == "@e2b/code-interpreter" {
+				areas = interpreters
+			}
+			judge(t, dir, sdk, best[len(best)-1], areas, &verdicts)
+		})
+	}
+	for _, level := range best[:len(best)-1] {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			srv := start(t, Config{Isolation: level})
-			cmd := exec.CommandContext(t.Context(), "node", "--test", "local.test.mjs")
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "E2B_API_URL="+srv.URL(), "E2B_SANDBOX_URL="+srv.URL(), "E2B_API_KEY="+srv.APIKey())
-			if level == Strong {
-				cmd.Env = append(cmd.Env, "SANDBOX_HOME=/home/user")
-			}
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			require.Empty(t, srv.Sandboxes(), "the tests clean up behind them")
+			judge(t, dir, sdks[0], level, lowerLevels, nil)
 		})
 	}
 }
 
-// installSDK installs the pinned SDK below the user's cache, once for all runs,
-// and puts the test script beside it.
-func installSDK(t *testing.T) string {
+// judge runs the suite, or the tests that a pattern names, with one SDK on a
+// server of its own.
+func judge(t *testing.T, dir, sdk string, level Isolation, only string, to *verdicts) {
+	t.Helper()
+	srv := start(t, Config{Isolation: level})
+	front := httptest.NewServer(validating(t, srv))
+	defer front.Close()
+	cmd := exec.CommandContext(t.Context(), "node", "--test-reporter=tap", "--test-name-pattern="+only, "suite.mjs")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "SDK="+sdk, "E2B_API_URL="+front.URL, "E2B_SANDBOX_URL="+srv.URL(), "E2B_API_KEY="+srv.APIKey(),
+		"FAULTS_URL="+faultServer(t, srv), "GIT_URL="+gitServer(t))
+	if level == Strong {
+		cmd.Env = append(cmd.Env, "SANDBOX_HOME=/home/user")
+	}
+	out, err := cmd.CombinedOutput()
+	passed, failed := readTAP(out)
+	for area, n := range passed {
+		to.add(sdk, area, n, failed[area])
+	}
+	for area, n := range failed {
+		if passed[area] == 0 {
+			to.add(sdk, area, 0, n)
+		}
+	}
+	require.NoError(t, err, "%s", notOK(out))
+	require.Empty(t, failed)
+	require.NotEmpty(t, passed, "%s", out)
+	require.Empty(t, srv.Sandboxes(), "the tests clean up behind them")
+}
+
+// validating is a proxy in front of the server that checks the control plane.
+// Streams take the straight way: what breaks them should be the server's doing.
+func validating(t *testing.T, srv *Server) http.Handler {
+	t.Helper()
+	to, err := url.Parse(srv.URL())
+	require.NoError(t, err)
+	tr := spectest.New(t)
+	tr.Wrong = true // what an SDK of another day sends is its own affair
+	t.Cleanup(tr.CloseIdleConnections)
+	return &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
+		Transport: tr,
+		// A call that is cut, on purpose, must look so to the SDK too.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:     log.New(io.Discard, "", 0),
+	}
+}
+
+// faultServer lets a test in another process arm failures of srv and take them
+// out again.
+func faultServer(t *testing.T, srv *Server) string {
+	t.Helper()
+	var mu sync.Mutex
+	remove := make(map[string]func())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodDelete {
+			remove[r.FormValue("id")]()
+			return
+		}
+		b, _ := io.ReadAll(r.Body)
+		f, err := ParseFault(b)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		id := strconv.Itoa(len(remove))
+		remove[id] = srv.Faults().Add(f)
+		_, _ = io.WriteString(w, id)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// gitServer serves repositories over HTTP to who knows the password. PUT makes a
+// new one and answers with its address.
+func gitServer(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	exe, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
+	require.NoError(t, err)
+	backend := &cgi.Handler{
+		Path: strings.TrimSpace(string(exe)) + "/git-http-backend",
+		Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=bot", "HOME=/nonexistent"},
+	}
+	var made int
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			made++
+			name := fmt.Sprintf("r%d.git", made)
+			if out, err := exec.CommandContext(r.Context(), "git", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, name)).CombinedOutput(); err != nil {
+				http.Error(w, string(out), http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, s.URL+"/"+name)
+			return
+		}
+		if user, pass, _ := r.BasicAuth(); user != "bot" || pass != "pass word/1" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+var tapLine = regexp.MustCompile(`^(not )?ok \d+ - ([a-z]+): (.*)$`)
+
+// readTAP counts the tests of each area.
+func readTAP(out []byte) (passed, failed map[string]int) {
+	passed, failed = make(map[string]int), make(map[string]int)
+	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+		m := tapLine.FindStringSubmatch(s.Text())
+		switch {
+		case m == nil || strings.Contains(m[3], "# SKIP"):
+		case m[1] != "":
+			failed[m[2]]++
+		default:
+			passed[m[2]]++
+		}
+	}
+	return passed, failed
+}
+
+// notOK is what the judge says of the tests that failed, or all that it says.
+func notOK(out []byte) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(string(out), "# Subtest: ") {
+		if strings.Contains(part, "\nnot ok ") {
+			b.WriteString(part)
+		}
+	}
+	return cmp.Or(b.String(), string(out))
+}
+
+// verdicts is how each SDK did in each area. A nil one keeps none.
+type verdicts struct {
+	mu  sync.Mutex
+	all map[string]map[string][2]int // area, SDK: passed, failed
+}
+
+func (v *verdicts) add(sdk, area string, passed, failed int) {
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all == nil {
+		v.all = make(map[string]map[string][2]int)
+	}
+	if v.all[area] == nil {
+		v.all[area] = make(map[string][2]int)
+	}
+	v.all[area][sdk] = [2]int{passed, failed}
+}
+
+func (v *verdicts) table() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "area\t%s\n", strings.Join(sdks, "\t"))
+	for _, area := range slices.Sorted(maps.Keys(v.all)) {
+		fmt.Fprint(w, area)
+		for _, sdk := range sdks {
+			n, ok := v.all[area][sdk]
+			cell := fmt.Sprintf("%d/%d", n[0], n[0]+n[1])
+			if !ok {
+				cell = "-"
+			}
+			fmt.Fprint(w, "\t", cell)
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// installSDKs installs the pinned SDKs below the user's cache, once for all
+// runs, and puts the suite beside them.
+func installSDKs(t *testing.T) string {
 	t.Helper()
 	need(t, "node")
 	need(t, "npm")
-	lock, err := os.ReadFile("testdata/sdk/package-lock.json")
+	files, err := fs.Sub(sdkFiles, "testdata/sdk")
 	require.NoError(t, err)
-	script, err := os.ReadFile("testdata/sdk/local.test.mjs")
+	lock, err := fs.ReadFile(files, "package-lock.json")
 	require.NoError(t, err)
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	sum := sha256.Sum256(lock)
 	dir := filepath.Join(cache, "sandjet", "sdk-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
-		npmInstall(t, dir, lock)
+		npmInstall(t, dir, files)
 	}
-	// Each run has a copy of the script: two trees may share the cache.
+	// Each run has a copy of the suite: two trees may share the cache.
 	run, err := os.MkdirTemp(dir, "run-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(run) })
-	require.NoError(t, os.WriteFile(filepath.Join(run, "local.test.mjs"), script, 0o600))
+	for _, name := range []string{"suite.mjs", "help.mjs", "areas"} {
+		require.NoError(t, copyEmbedded(files, name, run))
+	}
 	return run
+}
+
+func copyEmbedded(files fs.FS, from, to string) error {
+	return fs.WalkDir(files, from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return cmp.Or(err, os.MkdirAll(filepath.Join(to, filepath.Dir(path)), 0o755))
+		}
+		b, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		dst := filepath.Join(to, path)
+		if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(dst, b, 0o600)
+	})
 }
 
 // npmInstall installs aside and moves the result into place, so that a run
 // beside this one sees all of it or nothing.
-func npmInstall(t *testing.T, dir string, lock []byte) {
+func npmInstall(t *testing.T, dir string, files fs.FS) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
 	aside, err := os.MkdirTemp(filepath.Dir(dir), "install-")
 	require.NoError(t, err)
 	defer os.RemoveAll(aside)
-	manifest, err := os.ReadFile("testdata/sdk/package.json")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(aside, "package.json"), manifest, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(aside, "package-lock.json"), lock, 0o600))
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		require.NoError(t, copyEmbedded(files, name, aside))
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
@@ -79,6 +324,6 @@ func npmInstall(t *testing.T, dir string, lock []byte) {
 		missing(t, "npm ci: %v: %s", err, out)
 	}
 	if err := os.Rename(aside, dir); err != nil {
-		require.DirExists(t, filepath.Join(dir, "node_modules"), "neither we nor another run installed the SDK")
+		require.DirExists(t, filepath.Join(dir, "node_modules"), "neither we nor another run installed the SDKs")
 	}
 }

@@ -27,6 +27,7 @@ type Server struct {
 	forks     *forker
 	users     accounts
 	limits    *limits
+	shelf     *shelf
 	listener  net.Listener
 	http      *http.Server
 	closing   chan struct{}
@@ -62,6 +63,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		s.log.Warn("SANDBOXES ARE NOT ISOLATED: their commands are plain processes of this machine; " +
 			"install bubblewrap or allow user namespaces")
 	}
+	if err := s.checkAddr(); err != nil {
+		return err
+	}
 	if err := s.openDir(); err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.http = &http.Server{
-		Handler:           s.track(s.cfg.Faults.wrap(s.routes())),
+		Handler:           s.track(s.handler()),
 		ConnContext:       withConn,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       620 * time.Second,
@@ -80,8 +84,36 @@ func (s *Server) open(ctx context.Context) (err error) {
 	for _, sb := range s.all() {
 		s.takeOver(sb)
 	}
+	s.run(s.keepHistory)
 	s.run(func() { _ = s.http.Serve(s.listener) }) // ends at Close
 	return nil
+}
+
+// handler is all that a call goes through.
+func (s *Server) handler() http.Handler {
+	h := delayed(s.cfg.Latency, s.cfg.Faults.wrap(s.routes()))
+	if s.cfg.Record != nil {
+		h = (&recorder{out: s.cfg.Record, key: s.cfg.APIKey}).wrap(h)
+	}
+	return h
+}
+
+// checkAddr refuses to let others run commands that nothing holds.
+func (s *Server) checkAddr() error {
+	if s.isolation == Strong || s.cfg.Insecure || isLoopback(s.cfg.Addr) {
+		return nil
+	}
+	return fmt.Errorf("%s is not loopback, and isolation is %s: who reaches it could do to this machine what you can; "+
+		"install bubblewrap, or say --insecure-no-isolation", s.cfg.Addr, s.isolation)
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
 // openDir finds or makes the directory and takes over what is in it.
@@ -102,6 +134,9 @@ func (s *Server) openDir() error {
 		return err
 	}
 	if s.dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	if s.shelf, err = openShelf(s.dir); err != nil {
 		return err
 	}
 	records, err := loadRecords(s.dir)

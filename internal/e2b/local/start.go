@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -119,8 +120,11 @@ func (s *sandbox) start(ctx context.Context, c command, req *process.StartReques
 		l = p.hub.listen(ctx)
 		s.procs.add(p)
 		p.limit(ctx)
+		pid := strconv.Itoa(p.pid)
+		s.log.add("info", "process started", "pid", pid, "cmd", c.argv[0], "user", c.user.name)
 		s.srv.run(func() {
 			p.run()
+			s.log.add("info", "process ended", "pid", pid, "status", p.ended().GetEnd().GetStatus())
 			s.procs.retire(p)
 		})
 		s.srv.cfg.Faults.noteStart(c.argv)

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -40,6 +41,7 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 	s.move(paused)
 	s.leaveSlot()
 	s.save()
+	s.log.add("info", "sandbox paused", "memory", strconv.FormatBool(memory))
 	return nil
 }
 
@@ -115,6 +117,7 @@ func (s *sandbox) resume(ctx context.Context, d time.Duration, boot bool) error 
 	s.move(running)
 	s.arm()
 	s.save()
+	s.log.add("info", "sandbox resumed")
 	return nil
 }
 
