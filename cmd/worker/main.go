@@ -57,6 +57,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer) in
 		if err != nil {
 			return &usageError{err}
 		}
+		cfg.Environ = os.Environ()
 		app, err := worker.New(cfg, logger(cfg, stderr, getenv))
 		if err != nil {
 			return err

@@ -27,19 +27,21 @@ var floors = map[string]int{
 
 	"internal/events":    1, // facts out
 	"internal/query":     1, // questions
+	"internal/audit":     1, // what was done to the outside
 	"internal/spool":     1, // a command that outlives its worker
 	"internal/e2b/local": 1, // the sandbox server of development and tests
 
-	"schemas":          0,
-	"internal/natsx":   0,
-	"internal/store":   0,
-	"internal/e2b":     0,
-	"internal/git":     0,
-	"internal/secret":  0,
-	"internal/policy":  0,
-	"internal/session": 0,
-	"internal/wire":    0,
-	"internal/point":   0,
+	"schemas":            0,
+	"internal/natsx":     0,
+	"internal/store":     0,
+	"internal/e2b":       0,
+	"internal/git":       0,
+	"internal/git/local": 0, // the git server of development and tests
+	"internal/secret":    0,
+	"internal/policy":    0,
+	"internal/session":   0,
+	"internal/wire":      0,
+	"internal/point":     0,
 }
 
 // pure packages know no outside system; the others of the ground floor may
@@ -48,7 +50,7 @@ var pure = []string{"internal/wire", "internal/session", "internal/point"}
 
 // aside stands outside the house: what development and tests need. It may use
 // any floor below the roof; of the products only cmd/devstack may use it.
-var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/e2b/local"}
+var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/e2b/local", "internal/git/local"}
 
 // sameFloor lists the arrows that may point sideways, each with its reason.
 var sameFloor = map[[2]string]string{
@@ -69,6 +71,7 @@ var neverInProducts = []string{
 	"testing",
 	module + "/internal/stack",
 	module + "/internal/e2b/local",
+	module + "/internal/git/local",
 }
 
 // neverInPublisher: who publishes reaches neither Redis nor E2B.

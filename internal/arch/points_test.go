@@ -25,6 +25,9 @@ import (
 var effects = map[string][]string{
 	"net/http.Client": {"Do", "Get", "Head", "Post", "PostForm"},
 
+	"net/http.RoundTripper": {"RoundTrip"},
+	"os/exec.Cmd":           {"Run", "Start", "Output", "CombinedOutput"},
+
 	"github.com/nats-io/nats.go.Conn": {
 		"Publish", "PublishMsg", "PublishRequest", "Request", "RequestMsg", "RequestWithContext", "RequestMsgWithContext",
 	},

@@ -19,11 +19,12 @@ const (
 	Canary    Switch = "canary"    // a sandbox that comes back is compared with what was put to sleep
 	Grace     Switch = "grace"     // a sandbox without a session is left alone for a while
 	Beat      Switch = "beat"      // a message in hand is kept from being delivered again
+	Masking   Switch = "masking"   // secrets are masked in what is written
 )
 
 // Switches lists all of them.
 func Switches() []Switch {
-	return []Switch{Fence, Join, Offsets, Lane, Adopt, History, Rebuild, Waits, IdleGuard, Canary, Grace, Beat}
+	return []Switch{Fence, Join, Offsets, Lane, Adopt, History, Rebuild, Waits, IdleGuard, Canary, Grace, Beat, Masking}
 }
 
 // What Before and After return when a fault strikes.

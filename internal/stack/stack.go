@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -23,6 +25,15 @@ type Options struct {
 	RedisAddr string
 	E2BAddr   string
 	Log       *slog.Logger // what the parts have to say; nil is nothing
+	E2B       E2BOptions   // of StartE2B only
+}
+
+// E2BOptions are what the sandbox server can do when it stands alone.
+type E2BOptions struct {
+	Insecure bool          // take an address beyond loopback without strong isolation
+	Faults   *local.Faults // a script of failures; nil is none
+	Latency  time.Duration // what every call waits
+	Record   io.Writer     // takes the traffic, without secrets; nil is nowhere
 }
 
 // Stack is the outside systems in one process, all on loopback.
@@ -50,7 +61,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 // StartE2B starts the sandbox server alone.
 func StartE2B(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{opts: o}
-	return s.start(ctx, s.openData, s.startE2B)
+	return s.start(ctx, s.openData, s.startLoneE2B)
 }
 
 func (s *Stack) start(ctx context.Context, parts ...func(context.Context) error) (*Stack, error) {
@@ -150,7 +161,20 @@ func (s *Stack) startE2B(ctx context.Context) error {
 	if _, _, err := splitAddr(s.opts.E2BAddr); err != nil {
 		return fmt.Errorf("sandbox server address: %w", err)
 	}
-	cfg := local.Config{Addr: s.opts.E2BAddr, APIKey: s.apiKey, Log: s.opts.Log}
+	return s.runE2B(ctx, local.Config{Addr: s.opts.E2BAddr})
+}
+
+// startLoneE2B leaves it to the server which addresses are safe: it knows how
+// well its sandboxes are fenced off.
+func (s *Stack) startLoneE2B(ctx context.Context) error {
+	o := s.opts.E2B
+	return s.runE2B(ctx, local.Config{
+		Addr: s.opts.E2BAddr, Insecure: o.Insecure, Faults: o.Faults, Latency: o.Latency, Record: o.Record,
+	})
+}
+
+func (s *Stack) runE2B(ctx context.Context, cfg local.Config) error {
+	cfg.APIKey, cfg.Log = s.apiKey, s.opts.Log
 	if !s.Temporary { // else it knows best how to remove what commands leave
 		cfg.DataDir = filepath.Join(s.DataDir, "e2b")
 	}

@@ -241,6 +241,28 @@ func TestRoomGivesWayToWork(t *testing.T) {
 	require.Zero(t, w.done(first).count(events.KindReattached))
 }
 
+// A pause for the sake of room that has begun is made, also when E2B fails in the
+// middle of it and nobody needs the room any more: nothing else would wake or pause
+// the session before its deadline.
+func TestRoomPauseIsBroughtToItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker(limit(1, 0))
+	view := w.limitedView(1, 0)
+	w.done(w.run("s1", "true"))
+	w.e2b.Faults().Add(local.Fault{Op: "pause", Sandbox: w.state("s1", session.Active).SandboxID, Action: local.Status{Code: 503}})
+	waits := w.run("s2", "true")
+	w.inLine(view, 1)
+	k := w.state("s1", session.Pausing)
+	require.Contains(t, k.Job, "room-")
+	require.NoError(t, w.facts.Cancel(t.Context(), waits, events.CancelRequested{}))
+	require.Equal(t, events.Cancelled, w.follow(waits).Kind)
+	w.inLine(view, 0)
+	w.done(events.Job{Session: "s1", ID: k.Job})
+	w.state("s1", session.Active) // it was found running, and nobody needs its room
+	w.done(w.run("s1", "true"))
+}
+
 // E2B allows less than we think, or we have no limit of our own: its word counts,
 // jobs wait for a slot and no attempt is spent.
 func TestQuotaIsLearned(t *testing.T) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,11 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sandjet/sandjet/internal/audit"
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/ops"
+	"github.com/sandjet/sandjet/internal/point"
+	"github.com/sandjet/sandjet/internal/secret"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
@@ -38,6 +43,10 @@ type App struct {
 	w        *Worker
 	brakes   *breakers
 	doctor   *doctor
+	known    *secret.Set // what is masked in the log
+	rules    policies
+	books    *books
+	secrets  *secret.Resolver
 	opened   []func() // how to close what check has opened
 }
 
@@ -46,7 +55,47 @@ func New(cfg Config, log *slog.Logger) (*App, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("worker: no name")
 	}
-	return &App{cfg: cfg, log: log.With("worker", cfg.Name), reg: prometheus.NewRegistry(), ready: make(chan struct{})}, nil
+	a := &App{
+		cfg: cfg, reg: prometheus.NewRegistry(), ready: make(chan struct{}), known: new(secret.Set),
+	}
+	if !point.Off(point.Masking) {
+		log = slog.New(secret.NewHandler(log.Handler(), a.known))
+	}
+	a.log = log.With("worker", cfg.Name)
+	var err error
+	if a.rules, err = openRules(cfg.PolicyFile, a.log); err != nil {
+		return nil, err
+	}
+	a.secrets = secret.NewResolver(a.rules.secret, secretSources(cfg.Environ, cfg.SecretsDir)...)
+	a.cfg.E2BKey = a.unlogged("e2b-api-key", cfg.E2BKey)
+	for _, u := range []string{cfg.RedisURL, cfg.NATS.URL} {
+		if u, err := url.Parse(u); err == nil {
+			password, _ := u.User.Password()
+			a.unlog("url", password)
+		}
+	}
+	return a, nil
+}
+
+// unlog keeps a value of our own out of the log.
+func (a *App) unlog(name, value string) {
+	_ = a.known.Add(name, secret.NewValue(value)) // one too short would shred the log
+}
+
+// unlogged is key, whose answers are kept out of the log.
+func (a *App) unlogged(name string, key func() (string, error)) func() (string, error) {
+	var mu sync.Mutex
+	last := ""
+	return func() (string, error) {
+		value, err := key()
+		mu.Lock()
+		defer mu.Unlock()
+		if value != last {
+			last = value
+			a.unlog(name, value)
+		}
+		return value, err
+	}
 }
 
 // Ready is closed when the worker takes jobs.
@@ -155,7 +204,7 @@ func (a *App) build(ctx, parted context.Context) error {
 		return err
 	}
 	a.warn(found)
-	artifacts, err := js.ObjectStore(ctx, cfg.Namespace.Stream(events.BucketArtifact))
+	artifacts, err := openBucket(ctx, js, cfg.Namespace.Stream(events.BucketArtifact))
 	if err != nil {
 		return fmt.Errorf("object bucket: %w", err)
 	}
@@ -168,13 +217,18 @@ func (a *App) build(ctx, parted context.Context) error {
 		wakes.close()
 		return err
 	}
+	a.books = &books{Writer: audit.NewWriter(js, a.pub, cfg.Namespace, cfg.Name, a.log), known: a.known}
 	w := &Worker{
-		cfg: cfg, log: a.log, facts: facts, queue: queue, view: view, artifacts: bucket{artifacts}, m: m,
+		cfg: cfg, log: a.log, facts: facts, queue: queue, view: view, artifacts: artifacts, m: m,
+		rules: a.rules, books: a.books, secrets: a.secrets, known: a.known,
 		publisher: jobs.NewPublisher(a.pub, cfg.Namespace),
 		wheel:     jobs.NewWheel(), board: newBoard(view, a.log), wakes: wakes,
-		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks),
+		cancels: newCancels(), holds: newHolds(), parted: parted, room: make(chan struct{}, maxTasks), unlisted: make(chan struct{}, 1),
 		calls:    make(chan struct{}, maxCalls),
-		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m, brakes: a.brakes, tight: make(chan struct{}, 1)},
+		sessions: &sessions{cfg: cfg, log: a.log, facts: facts, view: view, e2b: client, boxes: newBoxes(10_000), m: m, rules: a.rules, books: a.books, brakes: a.brakes, tight: make(chan struct{}, 1)},
+	}
+	if w.git, err = newGitSide(cfg.Git, view, a.log); err != nil {
+		return err
 	}
 	w.hastener, w.sessions.call = newHastener(queue, a.log), w.callUp
 	w.outage = newOutage(w.hastener)
@@ -317,6 +371,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 
+	defer a.keepBooks(ctx)()
 	var servers errgroup.Group
 	start := func(f func(context.Context)) { servers.Go(func() error { f(serving); return nil }) }
 	start(w.renew.run)
@@ -326,6 +381,7 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
 	start(func(context.Context) { w.sweep(sweeping) })
+	start(func(context.Context) { w.listJobs(sweeping) })
 	start(func(context.Context) { w.tendSlots(sweeping) })
 	start(func(context.Context) { w.watch(sweeping) })
 	start(func(context.Context) { w.reconcileOften(sweeping) })
@@ -369,6 +425,24 @@ func (a *App) work(ctx, kill context.Context, part context.CancelFunc) error {
 	w.called.Wait()
 	w.tasks.Wait()
 	return errors.Join(err, servers.Wait())
+}
+
+// keepBooks writes the audit records until the func that it returns is called, which
+// closes the chain.
+func (a *App) keepBooks(ctx context.Context) (done func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		a.books.Run(ctx)
+	}()
+	return func() {
+		a.books.Close()
+		t := time.AfterFunc(audit.FlushLimit, cancel)
+		<-written
+		t.Stop()
+		cancel()
+	}
 }
 
 // drained waits until every job is let go.

@@ -220,3 +220,55 @@ func TestGarbageFromTheSandboxServer(t *testing.T) {
 		})
 	}
 }
+
+// Every answer that workers have given to the queue is given again, as it was and as
+// other answers of jobs that have ended: no job is lost, begun again or doubled.
+func TestReplayedAcks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	heard := make(chan *nats.Msg, 10_000) // what is said again is heard again
+	_, err := w.nc.ChanSubscribe("$JS.ACK.>", heard)
+	require.NoError(t, err)
+	for _, name := range []string{"w1", "w2"} {
+		w.worker(func(c *worker.Config) { c.Name, c.AckWait = name, 2*time.Second })
+	}
+	var said []*nats.Msg
+	known := map[string]bool{}
+	again := func(bodies ...string) {
+		for len(heard) > 0 {
+			m := <-heard
+			if key := m.Subject + " " + string(m.Data); !known[key] {
+				known[key], said = true, append(said, m)
+			}
+		}
+		for _, m := range said {
+			require.NoError(t, w.nc.Publish(m.Subject, m.Data))
+			for _, b := range bodies {
+				require.NoError(t, w.nc.Publish(m.Subject, []byte(b)))
+			}
+		}
+		require.NoError(t, w.nc.Flush())
+	}
+	for _, id := range ids("before", 5) {
+		w.follow(w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: id, Session: "s1"}, Shell: "echo " + id + " >>log"}))
+	}
+	require.Eventually(t, func() bool { return len(heard) >= 5 }, eventually, tick, "no answers heard")
+	again("-NAK", "+TERM", "+ACK", "+WPI", "+NXT", "nonsense")
+
+	long := w.shell("s1", lines(50_000, 50))
+	w.until(long, 10_000)
+	require.Eventually(t, func() bool { return len(heard) > 0 }, eventually, tick, "the long job gives no sign of life")
+	again()
+	var behind []events.Job
+	for _, id := range ids("behind", 5) {
+		behind = append(behind, w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: id, Session: "s1"}, Shell: "echo " + id + " >>log"}))
+	}
+	again()
+	w.onceAndWhole(long, 50_000)
+	for _, j := range behind {
+		again()
+		require.Equal(t, events.Succeeded, w.follow(j).Kind)
+	}
+	require.Equal(t, append(ids("before", 5), ids("behind", 5)...), strings.Fields(string(w.follow(w.run("s1", "cat", "log")).Stdout)))
+	t.Logf("%d answers given again", len(said))
+}

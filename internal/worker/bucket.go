@@ -5,27 +5,89 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/point"
 )
 
 // bucket is the object bucket, its changes and reads between points.
-type bucket struct{ objects jetstream.ObjectStore }
+type bucket struct {
+	objects jetstream.ObjectStore
+	stream  jetstream.Stream // that holds them
+	name    string
+}
+
+// openBucket finds the bucket of that name.
+func openBucket(ctx context.Context, js jetstream.JetStream, name string) (b bucket, err error) {
+	b.name = name
+	if b.objects, err = js.ObjectStore(ctx, name); err != nil {
+		return b, err
+	}
+	b.stream, err = js.Stream(ctx, "OBJ_"+name)
+	return b, err
+}
+
+// bucketPatience is how long a bucket may give nothing of an object.
+const bucketPatience = 15 * time.Second
+
+// errBucketSilent is an object of which nothing came for a while: the consumer that
+// brings it is gone with a server, say.
+var errBucketSilent = fmt.Errorf("%w: nothing came from the object bucket for %s", natsx.ErrUnavailable, bucketPatience)
+
+// patient is a context whose deadline is always as far away: the bucket asks for it
+// at each read. Without a deadline it would give the whole object five seconds.
+type patient struct{ context.Context }
+
+func (patient) Deadline() (time.Time, bool) { return time.Now().Add(bucketPatience), true }
+
+// object is an object that is read. What gives nothing for long ends with
+// errBucketSilent.
+type object struct {
+	jetstream.ObjectResult
+	done context.CancelFunc
+}
+
+// Read reads on.
+func (o *object) Read(p []byte) (n int, err error) {
+	n, err = o.ObjectResult.Read(p)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		err = errBucketSilent
+	}
+	return n, err
+}
+
+// Close ends the reading.
+func (o *object) Close() error {
+	defer o.done()
+	return o.ObjectResult.Close()
+}
 
 // get opens an object for reading.
-func (b bucket) get(ctx context.Context, name string) (jetstream.ObjectResult, error) {
+func (b bucket) get(ctx context.Context, name string) (*object, error) {
 	at := point.Of("bucket", "get")
 	if err := point.Before(ctx, at); err != nil {
 		return nil, noAnswer(err)
 	}
-	obj, err := b.objects.Get(ctx, name)
+	ctx, cancel := context.WithCancelCause(ctx)
+	limit := time.AfterFunc(bucketPatience, func() { cancel(errBucketSilent) })
+	res, err := b.objects.Get(patient{ctx}, name)
+	if !limit.Stop() && err == nil {
+		_ = res.Close()
+		err = errBucketSilent
+	}
 	if err != nil {
+		err = contextCause(ctx, err)
+		cancel(nil)
 		return nil, err
 	}
+	obj := &object{res, func() { cancel(nil) }}
 	if err := point.After(ctx, at); err != nil {
 		_ = obj.Close()
 		return nil, noAnswer(err)
@@ -50,7 +112,28 @@ func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, size int64, 
 	if err := point.After(ctx, at); err != nil {
 		return nil, noAnswer(err)
 	}
-	return info, nil
+	return info, b.verify(ctx, info)
+}
+
+// errTorn is an object whose pieces are not stored as they were sent.
+var errTorn = fmt.Errorf("%w: the object bucket has not stored the object as it was sent", natsx.ErrUnavailable)
+
+// verify reads an object again. The client sends many chunks at a time, and one that
+// finds no leader once more: behind those that came after it.
+func (b bucket) verify(ctx context.Context, put *jetstream.ObjectInfo) error {
+	obj, err := b.reread(ctx, put)
+	if err != nil {
+		return fmt.Errorf("read it again: %w", err)
+	}
+	defer obj.Close()
+	_, err = io.Copy(io.Discard, obj)
+	if errors.Is(err, jetstream.ErrDigestMismatch) {
+		return errTorn
+	}
+	if err != nil {
+		return fmt.Errorf("read it again: %w", err)
+	}
+	return nil
 }
 
 // roomFor refuses what does not fit before any of it is sent. The client sends all
@@ -71,6 +154,80 @@ func (b bucket) roomFor(ctx context.Context, size int64) error {
 		return fmt.Errorf("%w: %d bytes do not fit beside the %d of at most %d", errBucketFull, size, have, limit)
 	}
 	return nil
+}
+
+// sweep removes the chunks of objects that were never finished, or whose place
+// others have taken: who stores an object and is killed over it leaves them there.
+// Chunks count as left when the newest of them is older than grace.
+func (b bucket) sweep(ctx context.Context, grace time.Duration) (n int, err error) {
+	prefix := "$O." + b.name + ".C."
+	info, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
+	if err != nil {
+		return 0, fmt.Errorf("list chunks: %w", err)
+	}
+	// The chunks first: what has its entry by then is no longer looked for.
+	whole, err := b.objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return 0, fmt.Errorf("list objects: %w", err)
+	}
+	for _, o := range whole {
+		delete(info.State.Subjects, prefix+o.NUID)
+	}
+	for subject := range info.State.Subjects {
+		m, err := b.stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return n, fmt.Errorf("look at chunks: %w", err)
+		}
+		if time.Since(m.Time) < grace {
+			continue
+		}
+		if err := b.purge(ctx, subject); err != nil {
+			return n, fmt.Errorf("remove chunks: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (b bucket) purge(ctx context.Context, subject string) error {
+	at := point.Of("bucket", "purge")
+	if err := point.Before(ctx, at); err != nil {
+		return noAnswer(err)
+	}
+	if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		return err
+	}
+	if err := point.After(ctx, at); err != nil {
+		return noAnswer(err)
+	}
+	return nil
+}
+
+// reread opens the object that was just put. Any replica may answer, and one that is
+// behind has the object before it, or none.
+func (b bucket) reread(ctx context.Context, put *jetstream.ObjectInfo) (*object, error) {
+	for deadline := time.Now().Add(bucketPatience); ; {
+		obj, err := b.get(ctx, put.Name)
+		if err == nil {
+			var now *jetstream.ObjectInfo
+			if now, err = obj.Info(); err == nil && now.NUID == put.NUID {
+				return obj, nil
+			}
+			_ = obj.Close()
+		}
+		switch {
+		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
+			return nil, err
+		case time.Now().After(deadline):
+			return nil, errTorn
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // errBucketFull: the object bucket has reached its byte cap. It drops nothing, so

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/git"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 )
@@ -16,11 +17,17 @@ import (
 // comes back from an older snapshot, or with an empty disk, has not the same.
 const canaryFile = ".sandjet-canary"
 
+// sweepScript takes away what git's scripts left that were killed: nothing of theirs
+// goes to sleep with a sandbox.
+var sweepScript = "(set -- \"$2\"\n" + git.SweepText + ")\n"
+
 // leaveScript writes the canary, whole or not at all, and has the sandbox write
-// its disk: files have been lost over a pause and resume without that.
+// its disk: files have been lost over a pause and resume without that. Secrets of runs
+// that nobody began do not go to sleep with it.
 const leaveScript = `f="$HOME/` + canaryFile + `"
 printf '%s\n' "$1" >"$f.new" && mv -f "$f.new" "$f"
 done=$?
+rm -f /tmp/.sandjet-*/*.env 2>/dev/null
 sync
 exit $done`
 
@@ -36,7 +43,7 @@ func (s *sessions) leaveCanary(ctx context.Context, k known, b *box) (nonce stri
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	nonce = randomID(20)
-	if err := b.Command("/bin/sh", "-c", leaveScript, "sandjet", canary(k.Record, nonce)).Run(ctx); err != nil {
+	if err := b.Command("/bin/sh", "-c", sweepScript+leaveScript, "sandjet", canary(k.Record, nonce), deskPrefix("", k.Session)).Run(ctx); err != nil {
 		return "", fmt.Errorf("write the canary: %w", err)
 	}
 	return nonce, nil
@@ -85,7 +92,7 @@ var errSlowResume = errors.New("the sandbox does not wake from its memory")
 func (s *sessions) wake(ctx context.Context, k known) (known, *e2b.Sandbox, error) {
 	short, cancel := context.WithTimeoutCause(ctx, s.cfg.ResumeTimeout, errSlowResume)
 	defer cancel()
-	sb, _, err := s.e2b.Connect(short, k.SandboxID, s.life(k.Record))
+	sb, err := s.connect(short, k, k.SandboxID)
 	if err == nil {
 		err = s.answers(short, sb)
 	}
@@ -101,13 +108,13 @@ func (s *sessions) wake(ctx context.Context, k known) (known, *e2b.Sandbox, erro
 		return k, nil, err
 	}
 	if sb != nil { // it runs, and nobody is at home
-		if err := s.e2b.PauseDisk(ctx, k.SandboxID); err != nil {
+		if err := s.pauseDisk(ctx, k); err != nil {
 			return k, nil, err
 		}
 	}
 	short, cancel = context.WithTimeout(ctx, s.cfg.ResumeTimeout)
 	defer cancel()
-	if sb, _, err = s.e2b.Boot(short, k.SandboxID, s.life(k.Record)); err == nil {
+	if sb, err = s.boot(short, k); err == nil {
 		err = s.answers(short, sb)
 	}
 	return k, sb, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/git"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
+	"github.com/sandjet/sandjet/internal/policy"
 	"github.com/sandjet/sandjet/internal/spool"
 	"github.com/sandjet/sandjet/internal/store"
 )
@@ -58,6 +61,7 @@ type verdict struct {
 	reason  string
 	pointer string
 	after   time.Duration // how long the other side asks to wait
+	why     string        // what it waits for, where the class does not tell
 }
 
 // foreign is the one table that turns errors of other packages into classes.
@@ -98,6 +102,7 @@ var foreign = []struct {
 	{natsx.ErrUnavailable, jobs.ClassUnavailable},
 	{nats.ErrTimeout, jobs.ClassUnavailable},
 	{nats.ErrNoResponders, jobs.ClassUnavailable},
+	{jetstream.ErrNoStreamResponse, jobs.ClassUnavailable}, // to a publish of the bucket's own
 	{context.DeadlineExceeded, jobs.ClassUnavailable},
 }
 
@@ -115,11 +120,28 @@ func classify(err error) verdict {
 		v.after = max(v.after, f.after)
 		return v
 	}
+	var refused *policy.Refusal
+	if errors.As(err, &refused) {
+		v.class, v.pointer = jobs.ClassPolicy, refused.Pointer
+		return v
+	}
+	var g *git.Error
+	if errors.As(err, &g) && g.Kind != nil {
+		v.class, v.after = jobs.Class(g.Class()), max(v.after, g.RetryAfter)
+		if v.class == jobs.ClassUnavailable {
+			v.why = events.WaitRemote
+		}
+		return v
+	}
 	for _, row := range foreign {
 		if errors.Is(err, row.err) {
 			v.class = row.class
 			return v
 		}
+	}
+	var js *jetstream.APIError
+	if errors.As(err, &js) && js.Code == http.StatusServiceUnavailable {
+		v.class = jobs.ClassUnavailable // a cluster without a leader
 	}
 	return v
 }

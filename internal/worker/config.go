@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandjet/sandjet/internal/git"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/wire"
@@ -30,6 +31,12 @@ type Config struct {
 	E2BAPIURL     string                 // E2B_API_URL
 	E2BSandboxURL string                 // E2B_SANDBOX_URL
 
+	// Environ is the environment as os.Environ lists it. Its WORKER_SECRET_<NAME>
+	// variables are secrets, its WORKER_SECRET_<NAME>_FILE name files with one.
+	Environ    []string
+	PolicyFile string // WORKER_POLICY_FILE: what is refused, and to whom; read again on change
+	SecretsDir string // WORKER_SECRETS_DIR: a directory with a file for each secret, read again on change
+
 	Concurrency  int           // WORKER_CONCURRENCY: jobs at once; 64
 	RequireOwner bool          // WORKER_REQUIRE_OWNER: refuse jobs without an owner token
 	IdleTimeout  time.Duration // WORKER_IDLE_TIMEOUT: a session idle so long is paused; 5m
@@ -48,6 +55,7 @@ type Config struct {
 	SpoolCap  int64         // WORKER_SPOOL_CAP: bytes kept of each output of a command; 64 MiB
 	FileCap   int64         // WORKER_FILE_CAP: largest file moved; 5 GiB
 	LaneHold  time.Duration // no variable: how long a job near its turn waits in a worker's hands, then in the schedules; 30s
+	ChunkAge  time.Duration // no variable: how old the chunks of an unfinished object are when they are removed; 25h
 	EventsAge time.Duration // WORKER_EVENTS_AGE: how long events are kept; 168h
 	EventsCap int64         // WORKER_EVENTS_CAP: bytes of the event stream; 10 GiB
 	JobsCap   int64         // WORKER_JOBS_CAP: bytes of the job stream; 1 GiB
@@ -64,6 +72,8 @@ type Config struct {
 	ReconcileEvery time.Duration // WORKER_RECONCILE_EVERY: how often E2B's sandboxes and the sessions are compared; 5m
 	OrphanGrace    time.Duration // WORKER_ORPHAN_GRACE: how long a sandbox without a session is left alone; 2m
 	ResumeTimeout  time.Duration // WORKER_RESUME_TIMEOUT: longest wake from memory before one from disk alone; 60s
+
+	Git GitConfig // GITHUB_*, WORKER_GIT_*
 
 	LogLevel  slog.Level // LOG_LEVEL: debug, info, warn, error
 	LogFormat string     // LOG_FORMAT: text, json; default by whether stderr is a terminal
@@ -98,8 +108,13 @@ func DefaultConfig() Config {
 
 		WatchEvery:     30 * time.Second,
 		ReconcileEvery: 5 * time.Minute,
+		ChunkAge:       transferLimit + time.Hour,
 		OrphanGrace:    2 * time.Minute,
 		ResumeTimeout:  time.Minute,
+
+		Git: GitConfig{
+			Committer: git.Person{Name: "Sandjet", Email: "noreply@sandjet.dev"}, PushMode: jobs.PushSandbox, Mirrors: "/opt/mirrors", PullRate: pullRate,
+		},
 	}
 }
 
@@ -166,11 +181,9 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	e.duration("WORKER_RECONCILE_EVERY", &c.ReconcileEvery, time.Second, 24*time.Hour)
 	e.duration("WORKER_ORPHAN_GRACE", &c.OrphanGrace, time.Second, 24*time.Hour)
 	e.duration("WORKER_RESUME_TIMEOUT", &c.ResumeTimeout, time.Second, 10*time.Minute)
-	for _, later := range []string{"WORKER_POLICY_FILE", "WORKER_SECRETS_DIR"} {
-		if getenv(later) != "" {
-			e.fail(later, "is set, but this version has no such capability: unset it")
-		}
-	}
+	e.git(&c.Git)
+	c.SecretsDir = e.secretsDir("WORKER_SECRETS_DIR")
+	c.PolicyFile = e.file("WORKER_POLICY_FILE")
 	e.level("LOG_LEVEL", &c.LogLevel)
 	e.choice("LOG_FORMAT", &c.LogFormat, "text", "json")
 	return c, errors.Join(e.errs...)

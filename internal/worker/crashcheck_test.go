@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sandjet/sandjet/internal/audit"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/session"
@@ -27,8 +28,8 @@ func (s *crashSite) settled(ctx context.Context) error {
 				return fmt.Errorf("%d messages are in %s", n, name)
 			}
 		}
-		if n := len(s.sandboxes()); n != len(asleepAfter) {
-			return fmt.Errorf("E2B has %d sandboxes, want %d: %v", n, len(asleepAfter), s.sandboxes())
+		if n := len(s.sandboxes()); n != len(s.asleep) {
+			return fmt.Errorf("E2B has %d sandboxes, want %d: %v", n, len(s.asleep), s.sandboxes())
 		}
 		return s.agrees(ctx)
 	})
@@ -58,7 +59,16 @@ func (s *crashSite) agrees(ctx context.Context) error {
 
 // verify checks what must hold when all is over and nobody is at work any more.
 func (s *crashSite) verify(ctx context.Context) error {
-	return errors.Join(s.verifyLog(ctx), s.verifySandboxes(ctx), s.verifyLetters(ctx), s.agrees(ctx))
+	return errors.Join(s.verifyLog(ctx), s.verifySandboxes(ctx), s.verifyLetters(ctx), s.verifyAudit(ctx), s.agrees(ctx))
+}
+
+// verifyAudit checks that no audit record is missing, and that none stands there twice.
+func (s *crashSite) verifyAudit(ctx context.Context) error {
+	r, err := audit.Verify(ctx, s.w.js, s.ns)
+	if err != nil || r.Whole() && r.Records > 0 {
+		return err
+	}
+	return fmt.Errorf("of %d audit records: %+v", r.Records, r.Faults)
 }
 
 // jobLog is what was written of one job, in order.
@@ -142,7 +152,7 @@ func (s *crashSite) event(m *jetstream.RawStreamMsg) (events.Event, error) {
 // sleep which should.
 func (s *crashSite) verifySandboxes(ctx context.Context) error {
 	var owned []string
-	for _, id := range asleepAfter {
+	for _, id := range s.asleep {
 		r, _, err := s.facts.Session(ctx, id)
 		if err != nil {
 			return err
@@ -160,14 +170,14 @@ func (s *crashSite) verifySandboxes(ctx context.Context) error {
 	return nil
 }
 
-// verifyLetters checks that the one dead job has the one letter.
+// verifyLetters checks that each dead job has one letter.
 func (s *crashSite) verifyLetters(ctx context.Context) error {
 	st, err := s.w.js.Stream(ctx, s.ns.Stream(jobs.StreamDead))
 	if err != nil {
 		return err
 	}
-	if n := st.CachedInfo().State.Msgs; n != 1 {
-		return fmt.Errorf("%d dead letters, want 1", n)
+	if n := st.CachedInfo().State.Msgs; n != uint64(s.letters) {
+		return fmt.Errorf("%d dead letters, want %d", n, s.letters)
 	}
 	return nil
 }

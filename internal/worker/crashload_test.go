@@ -131,7 +131,7 @@ func (s *crashSite) single(ctx context.Context) error {
 // workload runs all of it at once.
 func (s *crashSite) workload(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, part := range []func(context.Context) error{s.work, s.odd, s.unwanted, s.single} {
+	for _, part := range []func(context.Context) error{s.work, s.odd, s.unwanted, s.single, s.repo} {
 		g.Go(func() error { return part(ctx) })
 	}
 	return g.Wait()

@@ -36,21 +36,18 @@ var behind = map[string]string{
 
 // unreached are points that the workload does not come to, each with the reason.
 var unreached = map[string]string{
+	"bucket.purge":  "chunks of an unfinished object, a day after",
 	"bucket.remove": "a file that grows past WORKER_FILE_CAP while it is read",
 
-	"e2b.metrics":             "no job asks for them",
-	"e2b.timeout":             "a sandbox whose end is near: TestTimeoutIsPushed",
-	"e2b.process.connect":     "commands are joined by their spools, not by envd's own stream",
-	"e2b.process.input":       "stdin is a file",
-	"e2b.process.close_stdin": "stdin is a file",
-	"e2b.process.list":        "no job asks",
-	"e2b.process.signal":      "the stop script signals the group",
-	"e2b.files.mkdir":         "uploads make their parents",
-	"e2b.files.readdir":       "no job asks",
-	"e2b.files.remove":        "no job asks",
+	"e2b.metrics":         "no job asks for them",
+	"e2b.timeout":         "a sandbox whose end is near: TestTimeoutIsPushed",
+	"e2b.process.connect": "commands are joined by their spools, not by envd's own stream",
+	"e2b.process.list":    "no job asks",
+	"e2b.process.signal":  "the stop script signals the group",
+	"e2b.files.mkdir":     "uploads make their parents",
+	"e2b.files.readdir":   "no job asks",
+	"e2b.files.remove":    "no job asks",
 
-	"events.step":             "of jobs with steps, which no kind has yet",
-	"events.progress":         "of jobs with steps, which no kind has yet",
 	"events.interrupted":      "a stop in good order: TestDeployInTheMiddle",
 	"events.cancel_requested": "written by who asks, not by a worker",
 
@@ -62,23 +59,29 @@ var unreached = map[string]string{
 	"jobs.unschedule":   "no caller: a cancelled job is hastened instead",
 	"jobs.ack_advisory": "of consumers with a bound on deliveries, which ours are without",
 
+	"github.installation": "of a GitHub App",
+	"github.token":        "of a GitHub App",
+	"github.edit":         "a pull request that is there with another text: TestEnsureAdopts",
+	"github.review":       "the block names no reviewers: TestEnsureOpensOnce",
+
 	"redis.slot_list": "asked for by who reads the metrics",
 }
 
 // sometimes are points whose turn comes with the clock: the workload may come to
 // them or not.
 var sometimes = map[string]string{
-	"e2b.health":         "of the rounds that look after sandboxes, every 30 s",
-	"redis.slot_leaving": "of a fleet at its limit: TestSandboxLimit",
-	"redis.slot_quit":    "of a fleet at its limit: TestSandboxLimit",
-	"redis.slot_refuse":  "of a quota that E2B refuses",
-	"redis.slot_undo":    "of a creation that E2B refuses",
-	"redis.rate_pause":   "of a rate that E2B refuses",
-	"redis.due_done":     "of a deadline whose session went to sleep by another's hand",
-	"redis.due_claim":    "of the rounds that look for deadlines",
-	"redis.lease_take":   "of the rounds that reconcile",
-	"redis.lease_drop":   "of the rounds that reconcile",
-	"redis.sight":        "of the rounds that reconcile",
+	"e2b.process.close_stdin": "of git's scripts, which may have ended by then",
+	"e2b.health":              "of the rounds that look after sandboxes, every 30 s",
+	"redis.slot_leaving":      "of a fleet at its limit: TestSandboxLimit",
+	"redis.slot_quit":         "of a fleet at its limit: TestSandboxLimit",
+	"redis.slot_refuse":       "of a quota that E2B refuses",
+	"redis.slot_undo":         "of a creation that E2B refuses",
+	"redis.rate_pause":        "of a rate that E2B refuses",
+	"redis.due_done":          "of a deadline whose session went to sleep by another's hand",
+	"redis.due_claim":         "of the rounds that look for deadlines",
+	"redis.lease_take":        "of the rounds that reconcile",
+	"redis.lease_drop":        "of the rounds that reconcile",
+	"redis.sight":             "of the rounds that reconcile",
 }
 
 // crucial are the pairs that every run of the tests tries.
@@ -88,7 +91,7 @@ var crucial = []string{
 	"e2b.files.write=crash", "bucket.put=crash", "events.claimed=crash", "events.claimed=pause",
 	"events.started=crash", "events.started=lost", "events.stdout=crash", "events.stdout=pause",
 	"events.succeeded=crash", "events.succeeded=lost", "events.succeeded=pause", "events.retrying=crash",
-	"jobs.ack=crash", "jobs.ack=error", "jobs.dead=crash", "jobs.reschedule=crash", "jobs.hasten=error",
+	"audit.append=crash", "audit.append=lost", "jobs.ack=crash", "jobs.ack=error", "jobs.dead=crash", "jobs.reschedule=crash", "jobs.hasten=error",
 	"session.provisioning=crash", "session.active=crash", "redis.enter=error", "redis.leave=crash",
 }
 
@@ -101,7 +104,7 @@ func (s *crashSite) strike(t *testing.T, rules ...string) (all []*crasher, err e
 	succession, enough := context.WithCancel(ctx)
 	var g errgroup.Group
 	g.Go(func() error { all = s.succession(succession, t, rules); return nil })
-	err = s.workload(ctx)
+	err = s.load(ctx)
 	if err == nil {
 		err = s.settled(ctx)
 	}
@@ -142,7 +145,7 @@ func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	_, err := pointsBinary()
 	require.NoError(t, err)
-	w := newWorld(t, func(c *local.Config) { c.Log = nil })
+	w := newGitWorld(t, func(c *local.Config) { c.Log = nil }).world
 	reached := w.reached(t)
 	known := allPoints(t)
 	for _, p := range known {
@@ -269,6 +272,7 @@ func allPoints(t *testing.T) (all []string) {
 	}
 	for _, src := range []struct{ dir, room, pattern string }{
 		{"../e2b", "e2b", `(?:const op = |op: +|(?:brief|unary)\(ctx, b, |return )"([a-z]+(?:[._][a-z_]+)*)"`},
+		{"../git/github", "github", "`\\), \"([a-z]+)\"\\}"},
 		{"../store", "redis", `newScript\((?:"[a-z_]+", )*"([a-z_]+)"\)`},
 		{"../*", "", `point\.Of\("([a-z0-9_]+", "[a-z0-9_]+)"\)`},
 	} {

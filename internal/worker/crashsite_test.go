@@ -38,11 +38,16 @@ type crashSite struct {
 	facts *events.Log
 	jobs  *jobs.Publisher
 	view  *store.Store
+	load  func(context.Context) error
+	// What is there when the workload is over: sessions that sleep, dead letters.
+	asleep  []string
+	letters int
 }
 
 func newCrashSite(t *testing.T, w *world, name string) *crashSite {
 	t.Helper()
-	s := &crashSite{w: w, ns: wire.Namespace(name), dir: t.TempDir(), jobs: jobs.NewPublisher(w.pub, wire.Namespace(name))}
+	s := &crashSite{w: w, asleep: asleepAfter, letters: 1, ns: wire.Namespace(name), dir: t.TempDir(), jobs: jobs.NewPublisher(w.pub, wire.Namespace(name))}
+	s.load = s.workload
 	var err error
 	s.facts, err = events.Open(w.nc, w.pub, s.ns, "/sandjet/test")
 	require.NoError(t, err)
@@ -102,11 +107,15 @@ func (s *crashSite) start(t *testing.T, name, rules string) *crasher {
 	out, err := os.Create(c.log)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(c.points, nil, 0o600))
+	// In a file: another test looks for the token in every process's environment.
+	token := filepath.Join(s.dir, name+".token")
+	require.NoError(t, os.WriteFile(token, []byte(planted), 0o600))
 	c.cmd.Env = []string{
 		"WORKER_NAME=" + name, "LOG_FORMAT=text", "LOG_LEVEL=debug", "HOME=" + s.dir,
 		"SANDJET_NAMESPACE=" + string(s.ns), "WORKER_ACK_WAIT=" + crashAckWait.String(), "WORKER_IDLE_TIMEOUT=2s",
 		"WORKER_SANDBOX_LIMIT=50", "WORKER_CREATE_RATE=100",
 		"WORKER_EVENTS_CAP=64MiB", "WORKER_JOBS_CAP=16MiB",
+		"GITHUB_TOKEN_FILE=" + token, "GITHUB_API_URL=" + s.w.git.URL,
 		"SANDJET_POINTS=" + rules, "SANDJET_POINTS_LOG=" + c.points,
 	}
 	for k, v := range s.w.env() {

@@ -37,7 +37,7 @@ type doctor struct {
 // examine makes every check, all at once; each has its limit.
 func (d *doctor) examine(ctx context.Context) []query.Finding {
 	checks := []func(context.Context) []query.Finding{
-		d.durability, d.streams, d.consumers, d.eviction, d.clocks, d.permissions, d.key,
+		d.durability, d.streams, d.consumers, d.eviction, d.clocks, d.permissions, d.key, d.sources,
 	}
 	found := make([][]query.Finding, len(checks))
 	var wg sync.WaitGroup
@@ -91,6 +91,18 @@ func (d *doctor) grave() string {
 		return query.SeverityRefusal
 	}
 	return query.SeverityWarning
+}
+
+// sources: secrets that cannot be used, or that others on the machine can read.
+func (d *doctor) sources(context.Context) (found []query.Finding) {
+	const name = "secrets"
+	for _, err := range d.app.secrets.Check() {
+		found = append(found, finding(query.SeverityWarning, name, err.Error(), "set it right, or take it away")...)
+	}
+	if len(found) == 0 {
+		return fine(name, "nothing amiss in their sources")
+	}
+	return found
 }
 
 // durability: an acknowledged job must outlive the machine that has acknowledged it.
@@ -204,7 +216,7 @@ func (d *doctor) permissions(ctx context.Context) []query.Finding {
 	}
 	ns := d.app.cfg.Namespace
 	var lacking []string
-	for _, token := range []string{"event", "dead", "schedule", "again", "wake", "sandbox"} {
+	for _, token := range []string{"event", "dead", "schedule", "again", "wake", "sandbox", "audit"} {
 		if subject := ns.Subject(token, ">"); !info.Data.Permissions.Publish.let(subject) {
 			lacking = append(lacking, "publish "+subject)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/local"
@@ -85,4 +87,34 @@ func TestDoctorFinds(t *testing.T) {
 	key := w.found()["e2b"]
 	require.Equal(t, query.SeverityRefusal, key.Severity, "%+v", key)
 	require.Contains(t, key.Advice, "E2B_API_KEY")
+}
+
+// A worker whose NATS user may not do all that a worker does says what is missing.
+func TestDoctorMissesPermissions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.nc.Close()
+	w.nats.Shutdown()
+	w.nats.WaitForShutdown()
+	var err error
+	w.nats, err = server.NewServer(&server.Options{
+		ServerName: "sandjet", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Users: []*server.User{
+			{Username: "ops", Password: "x"},
+			{Username: "worker", Password: "x", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Deny: []string{"dead.>"}},
+				Subscribe: &server.SubjectPermission{Deny: []string{"wake.>"}},
+			}},
+		},
+	})
+	require.NoError(t, err)
+	w.nats.Start()
+	require.True(t, w.nats.ReadyForConnections(eventually))
+	w.nc, err = nats.Connect(w.nats.ClientURL(), nats.UserInfo("ops", "x"))
+	require.NoError(t, err)
+	t.Cleanup(w.nc.Close)
+	w.worker(func(c *worker.Config) { c.NATS.URL = "nats://worker:x@" + w.nats.Addr().String() })
+	f := w.found()["nats permissions"]
+	require.Equal(t, query.SeverityWarning, f.Severity)
+	require.Equal(t, "not all of what a worker needs: publish dead.>, subscribe wake.>", f.What)
 }

@@ -31,6 +31,25 @@ func TestLostAnswerOnCreate(t *testing.T) {
 	require.Equal(t, w.e2b.Sandboxes()[0].SandboxID, w.state("s1", session.Active).SandboxID)
 }
 
+// A worker that is told to stop while E2B makes a sandbox waits for the answer and
+// records it: the next worker has nothing to look for.
+func TestStopWhileCreating(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.worker()
+	w.e2b.Faults().Add(local.Fault{Op: "create", Action: local.Delay(time.Second)})
+	job := w.run("s1", "echo", "hi")
+	require.Eventually(t, func() bool { return w.e2b.Faults().Count("create") == 1 }, eventually, tick)
+	first.Stop()
+	made := w.state("s1", session.Active)
+	w.worker(func(c *worker.Config) { c.Name = "next" })
+	e := w.follow(job)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(t, 1, e.Attempts)
+	require.Equal(t, 1, w.e2b.Faults().Count("create"))
+	require.Equal(t, made.SandboxID, w.state("s1", session.Active).SandboxID)
+}
+
 // Lost answers of calls that may be repeated.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
@@ -301,10 +320,10 @@ func TestBadInput(t *testing.T) {
 		"unknown field": {"task.run", `{"id":"bad1","session":"s1","argv":["true"],"tiemout":"5s"}`, "/tiemout", "timeout"},
 		"bad duration":  {"task.run", `{"id":"bad2","session":"s1","argv":["true"],"timeout":"-5s"}`, "/timeout", "duration"},
 		"no command":    {"task.run", `{"id":"bad3","session":"s1"}`, "", "argv"},
-		"secrets":       {"task.run", `{"id":"bad4","session":"s1","argv":["true"],"secrets":{"A":"b"}}`, "/secrets", "not available"},
+		"secrets":       {"task.run", `{"id":"bad4","session":"s1","argv":["true"],"secrets":{"A":"b c"}}`, "/secrets/A", "want"},
 		"bad path":      {"file.upload", `{"id":"bad5","session":"s1","object":"o","path":"../../x"}`, "/path", ""},
 		"unknown kind":  {"task.fly", `{"id":"bad7","session":"s1"}`, "", "task.fly"},
-		"git":           {"git.clone", `{"id":"bad6","session":"s1","repo":{"url":"https://example.com/x"}}`, "", "not available"},
+		"git":           {"git.clone", `{"id":"bad6","session":"s1","repo":{"url":"ext::sh -c id"}}`, "/repo/url", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, w.nc.Publish(tc.subject, []byte(tc.body)))

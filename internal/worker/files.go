@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,10 +28,6 @@ func (h *hold) upload(ctx context.Context) (events.Outcome, error) {
 
 func (h *hold) uploadOnce(ctx context.Context, k known, b *box) (events.Outcome, error) {
 	p := h.d.Payload.(*jobs.File)
-	// Without a deadline the bucket gives a read five seconds, however long the
-	// object is.
-	ctx, cancel := context.WithTimeout(ctx, transferLimit)
-	defer cancel()
 	obj, err := h.w.artifacts.get(ctx, p.Object)
 	if err != nil {
 		return events.Outcome{}, objectFault(p.Object, contextCause(ctx, err))
@@ -43,7 +41,10 @@ func (h *hold) uploadOnce(ctx context.Context, k known, b *box) (events.Outcome,
 		return events.Outcome{}, h.tooLarge(int64(info.Size), "/object")
 	}
 	sum := sha256.New()
-	part := path.Join(path.Dir(p.Path), "."+path.Base(p.Path)+".sandjet-"+h.d.ID)
+	// Each claim writes a file of its own: who was replaced and does not know it yet
+	// must not write into what the next one gives its name.
+	parts := path.Join(path.Dir(p.Path), "."+path.Base(p.Path)+".sandjet-"+h.d.ID)
+	part := fmt.Sprintf("%s-%d", parts, h.claim.Token())
 	if err := b.Write(ctx, part, io.TeeReader(obj, sum), e2b.WriteOptions{Size: int64(info.Size)}); err != nil {
 		return events.Outcome{}, contextCause(ctx, fmt.Errorf("write %s: %w", p.Path, err))
 	}
@@ -51,7 +52,13 @@ func (h *hold) uploadOnce(ctx context.Context, k known, b *box) (events.Outcome,
 		return events.Outcome{}, faultf(jobs.ClassTransport, "object %s changed on the way: its digest differs", p.Object)
 	}
 	if err := place(ctx, b, part, p); err != nil {
+		if errors.Is(err, e2b.ErrNotFound) { // the next one has cleared it away
+			err = cmp.Or(h.claim.Check(ctx), err)
+		}
 		return events.Outcome{}, contextCause(ctx, err)
+	}
+	if h.claim.Record().Previous != 0 {
+		h.clear(ctx, b, parts)
 	}
 	return events.Outcome{
 		Class: string(jobs.ClassOK), SandboxID: k.SandboxID, Object: p.Object,
@@ -70,6 +77,15 @@ func place(ctx context.Context, b *box, part string, p *jobs.File) error {
 		return fmt.Errorf("rename to %s: %w", p.Path, err)
 	}
 	return nil
+}
+
+// clear removes what holders before this one have left of the file, as far as that
+// can be done, and nothing of those after it.
+func (h *hold) clear(ctx context.Context, b *box, parts string) {
+	const script = `for f in "$1"-*; do [ "${f##*-}" -ge "$2" ] || rm -f -- "$f"; done 2>/dev/null`
+	if err := b.Command("/bin/sh", "-c", script, "sh", home(parts), strconv.FormatUint(h.claim.Token(), 10)).Run(ctx); err != nil {
+		h.log.Warn("parts of a file not removed", "err", err)
+	}
 }
 
 // home makes a relative path explicit; commands start in the home directory.

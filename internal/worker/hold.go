@@ -23,6 +23,7 @@ type hold struct {
 	d        *jobs.Delivery
 	key      events.Job
 	log      *slog.Logger
+	masking  masking
 	entry    store.Entry
 	ask      asker
 	delivery string // who holds it, without the claim
@@ -37,8 +38,10 @@ type hold struct {
 	past    events.History // what the log held when the claim was taken
 	attempt int
 	begun   time.Time
-	entered bool // in its lane, in Redis
-	ahead   int  // sessions before this one in the line for a slot
+	entered bool   // in its lane, in Redis
+	ahead   int    // sessions before this one in the line for a slot
+	why     string // the word of a waiting event; empty is by the class
+	between bool   // at a step of a repo block at which no command runs
 
 	mu      sync.Mutex
 	session known // what the beat keeps awake
@@ -59,7 +62,8 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		wish:     make(chan struct{}),
 		begun:    time.Now(),
 	}
-	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, ephemeral: d.Ephemeral, holds: h.still}
+	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, vouched: h.vouched(), kind: d.Kind, ephemeral: d.Ephemeral, holds: h.still}
+	h.masking.known = w.known
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	return h
 }
@@ -67,6 +71,7 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 // handle takes one delivered job as far as it goes.
 func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
 	h := w.newHold(ctx, d)
+	defer h.masking.forget()
 	defer h.cancel(nil)
 	defer w.holds.add(h)()
 	defer w.wheel.Add(w.beatEvery(), h.beat)()
@@ -125,6 +130,24 @@ func (h *hold) accept() {
 	}
 }
 
+// silentFor is how long a holder whose message is gone may say nothing before the
+// job's other message takes its place.
+const silentFor = time.Minute
+
+// left reports whether this message is all that is left of the job: the older one, on
+// which the last claim stands, is gone though nobody has ended the job. That is so when
+// an acknowledgement of an earlier delivery came late: nothing fences it, and it takes
+// the message from whoever has it by then. The holder gives back what is not there any
+// more, or works on and dies; nobody else would come.
+func (h *hold) left(past events.History) (bool, error) {
+	c := past.Claimed
+	if !released(past) && time.Since(c.Time) < silentFor {
+		return false, nil
+	}
+	there, err := h.w.queue.Holds(h.ctx, c.Value.Stream, c.Value.StreamSeq)
+	return err == nil && !there, err
+}
+
 // inherit takes the claim of a job that has a history.
 func (h *hold) inherit() error {
 	for {
@@ -146,7 +169,13 @@ func (h *hold) inherit() error {
 		case stale:
 			return errStale
 		case copied:
-			return errCopied
+			left, err := h.left(past)
+			if err != nil {
+				return err
+			}
+			if !left {
+				return errCopied
+			}
 		case outrun:
 			return errOutrun
 		}
@@ -207,6 +236,7 @@ func (h *hold) taken(claim *events.Claim, attempt int, err error) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
+	claim.Mask(h.masking.doc)
 	h.claim, h.attempt = claim, attempt
 	h.mu.Lock()
 	h.entry.Holder = strconv.FormatUint(claim.Token(), 10) + "/" + h.delivery
@@ -345,6 +375,9 @@ func (h *hold) guard() (out events.Outcome, err error) {
 	if h.w.cfg.RequireOwner && !h.d.OwnerProven {
 		return out, faultf(jobs.ClassForbidden, "the job's subject names no owner, and WORKER_REQUIRE_OWNER is set: publish to %s.<owner>", h.d.Kind)
 	}
+	if err := h.permitted(h.ctx); err != nil {
+		return out, err
+	}
 	if err := h.unique(); err != nil {
 		return out, err
 	}
@@ -385,6 +418,10 @@ func (h *hold) work(ctx context.Context) (events.Outcome, error) {
 		return h.upload(ctx)
 	case jobs.FileDownload:
 		return h.download(ctx)
+	case jobs.GitClone:
+		return h.gitClone(ctx)
+	case jobs.GitPublish:
+		return h.gitPublish(ctx)
 	case jobs.SandboxProvision:
 		return h.provision(ctx)
 	case jobs.SandboxResume:
@@ -412,6 +449,9 @@ func (h *hold) started(s events.Started) error {
 
 // request marks the job as unwanted.
 func (h *hold) request() { h.wishOnce.Do(func() { close(h.wish) }) }
+
+// quiet notes whether no command of the job can run now.
+func (h *hold) quiet(yes bool) { h.between = yes }
 
 func (h *hold) cancelled() bool {
 	select {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
@@ -25,6 +26,9 @@ func (h *hold) provision(ctx context.Context) (events.Outcome, error) {
 	}
 	ctx, cancel := h.untilCancelled(ctx)
 	defer cancel()
+	if _, err := h.reveal(p.Secrets); err != nil {
+		return events.Outcome{}, err
+	}
 	h.ask.spec, h.ask.labels = p, h.d.Labels
 	k, _, err := h.w.sessions.ready(ctx, &h.ask)
 	if err != nil {
@@ -46,13 +50,17 @@ func (s *sessions) amend(ctx context.Context, k known, p *jobs.Provision) (known
 	if p.MaxAge != 0 {
 		age = p.MaxAge
 	}
-	if idle == k.IdleTimeout && age == k.MaxAge {
+	secrets := k.Secrets
+	if p.Secrets != nil {
+		secrets = p.Secrets
+	}
+	if idle == k.IdleTimeout && age == k.MaxAge && maps.Equal(secrets, k.Secrets) {
 		return k, nil
 	}
 	next, err := s.put(ctx, k, k.State, func(r *session.Record) {
-		r.IdleTimeout, r.MaxAge = idle, age
+		r.IdleTimeout, r.MaxAge, r.Secrets = idle, age, secrets
 		r.StaleAt = r.CreatedAt.Add(s.age(*r))
-		r.Reason = "limits changed"
+		r.Reason = "settings changed"
 	})
 	if err != nil {
 		return k, s.moved(err, k)
@@ -108,7 +116,7 @@ func (h *hold) pause(ctx context.Context) (events.Outcome, error) {
 	h.ask.room = roomFor(h.d.Labels)
 	if !h.ask.room.IsZero() {
 		defer h.w.sessions.stays(context.WithoutCancel(ctx), h.d.Session)
-		if needed, err := h.w.sessions.needed(ctx); err != nil || !needed {
+		if needed, err := h.w.sessions.needed(ctx, &h.ask); err != nil || !needed {
 			return events.Outcome{Class: string(jobs.ClassOK), Reason: "nobody needs its room any more"}, err
 		}
 	}

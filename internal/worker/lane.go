@@ -59,7 +59,12 @@ func (h *hold) turn() error {
 		if !time.Now().Before(deadline) {
 			return h.goAway(adm)
 		}
-		if err := h.listen(wake, adm, deadline); err != nil {
+		err = h.listen(wake, adm, deadline)
+		if errors.Is(err, errCancelled) && h.lives() {
+			// Its command runs, in whoever's turn, and is to be stopped.
+			return h.d.Unpark(h.ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
@@ -308,4 +309,28 @@ func quantiles(d []time.Duration) string {
 	slices.Sort(d)
 	at := func(q float64) time.Duration { return d[int(q*float64(len(d)-1))].Round(10 * time.Microsecond) }
 	return fmt.Sprintf("p50 %s p99 %s max %s of %d", at(0.5), at(0.99), at(1), len(d))
+}
+
+// A command runs on while its job comes to another worker and waits there for the turn
+// again. A cancel ends the command, and not the job alone.
+func TestCancelReachesWhatRunsWithoutTheTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.worker()
+	w.done(w.run("s1", "true"))
+	job := w.shell("s1", gate)
+	w.until(job, 3)
+	first.Stop()
+	view := w.view(w.redis.URL())
+	_, err := view.Leave(t.Context(), store.Entry{Session: "s1", Job: job.ID}, 0)
+	require.NoError(t, err)
+	adm, err := view.Enter(t.Context(), store.Entry{Session: "s1", Job: "other", Origin: 1, Exclusive: true, Holder: "x/JOBS.1.1"}, time.Hour)
+	require.NoError(t, err)
+	require.True(t, adm.Turn)
+	w.worker()
+	w.waiting(job, events.WaitLane)
+	require.NoError(t, w.facts.Cancel(t.Context(), job, events.CancelRequested{}))
+	e := w.follow(job)
+	require.Equal(t, events.Cancelled, e.Kind, "%+v", e.Outcome)
+	require.NotNil(t, e.ExitCode, "the command was not stopped: %+v", e.Outcome)
 }

@@ -123,7 +123,8 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 }
 
 // clearEnded takes jobs that have ended out of the session in Redis, where a worker
-// that died, or could not reach Redis, has left them, or is about to take them out.
+// that died, could not reach Redis, or was frozen and put them back, has left them, or
+// is about to take them out.
 // Their session is idle since their end. It reports whether there was one.
 func (s *sessions) clearEnded(ctx context.Context, pauser store.Entry, idle time.Duration) (cleared bool) {
 	ids, err := s.view.Registered(ctx, pauser.Session)
@@ -167,13 +168,17 @@ func (s *sessions) correct(ctx context.Context, k known) {
 }
 
 // touched reports whether the session was used after its idle time had been
-// claimed, or its room was asked for: its deadline is later than it was then.
+// claimed, or its room was asked for: its deadline is later than it was then. A Redis
+// that has none was wiped since, and has forgotten the use as well.
 func (s *sessions) touched(ctx context.Context, k known, room time.Time) bool {
 	at, err := s.view.DeadlineOf(ctx, store.Idle, k.Session)
-	if !room.IsZero() {
-		return err != nil || at.After(room)
+	if err != nil {
+		return true
 	}
-	return err == nil && time.Until(at) > claimLease(s.idle(k.Record))
+	if !room.IsZero() {
+		return at.After(room)
+	}
+	return time.Until(at) > claimLease(s.idle(k.Record))
 }
 
 func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry store.Entry, onlyIdle bool, reason string) (bool, error) {
@@ -230,7 +235,7 @@ func (s *sessions) putToSleep(ctx context.Context, k known, a *asker, entry stor
 		return false, s.moved(err, k)
 	}
 	s.boxes.drop(k.Session)
-	if err := s.e2b.Pause(ctx, k.SandboxID); err != nil {
+	if err := s.pauseBox(ctx, k); err != nil {
 		if errors.Is(err, e2b.ErrNotFound) {
 			_, err = s.lose(ctx, k, "the sandbox was gone when it was to be paused")
 			return false, s.moved(err, k)
@@ -308,7 +313,7 @@ func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string
 		copies = append(copies, k.SandboxID)
 	}
 	for _, id := range copies {
-		if _, err := s.e2b.Kill(ctx, id); err != nil {
+		if err := s.kill(ctx, k, id); err != nil {
 			return k, err
 		}
 	}

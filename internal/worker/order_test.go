@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/wire"
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
@@ -97,19 +98,52 @@ func TestWipeWhileJobsWaitAway(t *testing.T) {
 	w.worker(func(c *worker.Config) { c.LaneHold = 100 * time.Millisecond })
 	first := w.shell("s1", "echo on; until [ -e go ]; do sleep 0.05; done")
 	w.until(first, 3)
+	const last = 9
 	var all []events.Job
-	for i := range 5 {
+	for i := range last {
 		all = append(all, w.publish(jobs.TaskRun, &jobs.Run{
 			Common: jobs.Common{ID: fmt.Sprintf("j%d", i), Session: "s1"}, Shell: fmt.Sprintf("echo j%d >>log", i),
 		}))
 		w.untilAway(all[i])
 	}
 	w.flushRedis()
-	all = append(all, w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: "j5", Session: "s1"}, Shell: "echo j5 >>log"}))
-	w.untilInLane(all[5], 6)
+	all = append(all, w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: "j9", Session: "s1"}, Shell: "echo j9 >>log"}))
+	w.untilInLane(all[last], last+1)
+	h, err := w.facts.History(t.Context(), all[last-1])
+	require.NoError(t, err)
+	due := h.Waiting.Value.Until
 	begun := time.Now()
 	w.follow(w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", Exclusive: new(bool)}, Shell: "touch go"}))
 	require.Equal(t, events.Succeeded, w.follow(first).Kind)
-	w.inOrder([]string{"s1"}, 6, all)
+	w.inOrder([]string{"s1"}, last+1, all)
+	h, err = w.facts.History(t.Context(), all[last-1])
+	require.NoError(t, err)
+	require.True(t, h.Started.Time.Before(due), "nobody called it back before its time, %s", due)
 	t.Logf("all done %s after the first had ended", time.Since(begun).Round(time.Millisecond))
+}
+
+// A late acknowledgement has removed the message on which a job's last claim stands,
+// and its holder has given back what was not there any more. The job's other message,
+// which came out of the schedules, is all that is left of it: it goes on with that.
+func TestMessageThatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	job := w.publish(jobs.TaskRun, &jobs.Run{
+		Common: jobs.Common{Session: "s1", Delay: wire.Duration(time.Hour)}, Argv: []string{"true"},
+	})
+	var h events.History
+	require.Eventually(t, func() bool {
+		var err error
+		h, err = w.facts.History(t.Context(), job)
+		s, e := w.js.Stream(t.Context(), "JOBS")
+		return err == nil && h.Waiting.Value.Rescheduled && e == nil && s.CachedInfo().State.Msgs == 0
+	}, eventually, tick)
+	rec := h.Claimed.Value
+	rec.Worker, rec.Delivery = "gone", 2
+	c, err := w.facts.Claim(t.Context(), job, rec, h.Claimed.Seq)
+	require.NoError(t, err)
+	require.NoError(t, c.Publish(t.Context(), events.KindWaiting, events.Waiting{Why: events.WaitQuota}))
+	require.NoError(t, w.facts.Cancel(t.Context(), job, events.CancelRequested{})) // brings the other one back
+	require.Equal(t, events.Cancelled, w.follow(job).Kind)
 }

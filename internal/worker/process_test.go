@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // workerBinary is the real worker, built once for all tests.
@@ -54,7 +57,25 @@ func TestMain(m *testing.M) {
 	if bin, err := workerBinary(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(bin))
 	}
+	if code == 0 {
+		if err := leaked(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left:", err)
+			code = 1
+		}
+	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines of a worker's that go on after all workers have ended. The
+// NATS servers that run in this process do not wait for all of theirs.
+func leaked() (err error) {
+	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {
+		err = goleak.Find(goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"))
+		if err == nil || !strings.Contains(err.Error(), "github.com/sandjet/sandjet/") {
+			return nil
+		}
+	}
+	return err
 }
 
 // process is a worker in a process of its own, so that it can be killed.
@@ -62,6 +83,16 @@ type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	done chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// said is the process's log so far.
+func (p *process) said() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Clone(p.log.Bytes())
 }
 
 // spawn starts a worker process and waits until it takes jobs.
@@ -69,6 +100,19 @@ func (w *world) spawn(name string, env ...string) *process {
 	w.t.Helper()
 	bin, err := workerBinary()
 	require.NoError(w.t, err)
+	return w.spawnOf(bin, name, env...)
+}
+
+// spawnPoints is spawn for a worker with crash points.
+func (w *world) spawnPoints(name string, env ...string) *process {
+	w.t.Helper()
+	bin, err := pointsBinary()
+	require.NoError(w.t, err)
+	return w.spawnOf(bin, name, env...)
+}
+
+func (w *world) spawnOf(bin, name string, env ...string) *process {
+	w.t.Helper()
 	cmd := exec.Command(bin)
 	cmd.Env = []string{"WORKER_NAME=" + name, "LOG_FORMAT=json", "LOG_LEVEL=debug", "HOME=" + w.dir}
 	for k, v := range w.env() {
@@ -88,6 +132,9 @@ func (w *world) spawn(name string, env ...string) *process {
 		sc.Buffer(nil, 1<<20)
 		for sc.Scan() {
 			w.log.Debug(sc.Text(), "process", name)
+			p.mu.Lock()
+			p.log.WriteString(sc.Text() + "\n")
+			p.mu.Unlock()
 			if strings.Contains(sc.Text(), "worker takes jobs") {
 				once.Do(func() { close(ready) })
 			}

@@ -30,16 +30,22 @@ const (
 func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, error) {
 	begun := time.Now()
 	resumed := k.State == session.Provisioning
+	next, err := s.intent(k, a)
+	if err != nil {
+		return k, err
+	}
 	if err := s.takeSlot(ctx, k, a); err != nil {
 		return k, err
 	}
 	if err := a.still(ctx); err != nil {
 		return k, err
 	}
-	k, err := s.put(ctx, k, session.Provisioning, s.intent(k, a))
+	k, err = s.put(ctx, k, session.Provisioning, next)
 	if err != nil {
 		return k, err
 	}
+	ctx, done := s.finishing(ctx)
+	defer done()
 	sb, err := s.make(ctx, k, resumed)
 	if err != nil {
 		return s.unmade(ctx, k, a, err)
@@ -57,6 +63,25 @@ func (s *sessions) provision(ctx context.Context, k known, a *asker) (known, err
 	return k, nil
 }
 
+// finishing returns a context for a creation and its record: a worker that stops in
+// good order waits for E2B's answer, within its time for that, rather than leave a
+// sandbox behind that it has asked for and nobody knows. Any other end of ctx ends it
+// at once.
+func (s *sessions) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	going, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, errStopping) {
+			cancel(cause)
+			return
+		}
+		// Half of the time: the job's last words come after.
+		_ = sleep(going, s.cfg.DrainTimeout/2)
+		cancel(cause)
+	})
+	return going, func() { stop(); cancel(nil) }
+}
+
 // disown deals with a sandbox whose session somebody else has moved on while it was
 // being made. It carries the attempt that they look for: once they have decided,
 // it is theirs, or nobody's, and is killed.
@@ -69,21 +94,35 @@ func (s *sessions) disown(ctx context.Context, k known, id string) {
 	}
 	if err == nil && now.SandboxID != id {
 		s.log.Warn("killing a sandbox that came too late", "session_id", k.Session, "sandbox_id", id)
-		_, err = s.e2b.Kill(ctx, id)
+		err = s.kill(ctx, k, id)
 	}
 	if err != nil {
 		s.log.Warn("sandbox left to the reconciliation", "session_id", k.Session, "sandbox_id", id, "err", err)
 	}
 }
 
-// intent is the record that says what is about to be created.
-func (s *sessions) intent(k known, a *asker) func(*session.Record) {
+// intent is the record that says what is about to be created. What the policy does
+// not allow is not created.
+func (s *sessions) intent(k known, a *asker) (func(*session.Record), error) {
+	change := s.intended(k, a)
+	if k.State == session.Provisioning {
+		return change, nil // the same intent, in other hands
+	}
+	wanted := k.Record
+	change(&wanted)
+	if err := s.rules.fence(&wanted, a.vouched, a.kind, s.idle(wanted), s.age(wanted)); err != nil {
+		return nil, err
+	}
+	return func(r *session.Record) { change(r); r.Network = wanted.Network }, nil
+}
+
+func (s *sessions) intended(k known, a *asker) func(*session.Record) {
 	return func(r *session.Record) {
 		now := time.Now().UTC()
 		r.Worker, r.Job, r.Deadline = s.cfg.Name, a.job, now.Add(provisionLimit)
 		r.Reason = ""
 		if k.State == session.Provisioning {
-			return // the same intent, in other hands
+			return
 		}
 		if k.State == session.None || k.State == session.Destroyed {
 			*r = session.Record{
@@ -118,7 +157,7 @@ func (s *sessions) shape(r *session.Record, a *asker) {
 	if p.MaxAge != 0 {
 		r.MaxAge = p.MaxAge
 	}
-	r.Metadata, r.Env, r.Network, r.Ephemeral = p.Metadata, p.Env, p.Network, p.Ephemeral
+	r.Metadata, r.Env, r.Secrets, r.Network, r.Ephemeral = p.Metadata, p.Env, p.Secrets, p.Network, p.Ephemeral
 }
 
 // make creates the sandbox of an intent, once. searchFirst is for an intent
@@ -132,7 +171,7 @@ func (s *sessions) make(ctx context.Context, k known, searchFirst bool) (*e2b.Sa
 	if err := s.takeRate(ctx, routeCreate); err != nil {
 		return nil, err
 	}
-	sb, err := s.e2b.Create(ctx, s.request(k.Record))
+	sb, err := s.create(ctx, k)
 	if err == nil || !errors.Is(err, e2b.ErrUnknown) {
 		return sb, err
 	}
@@ -168,12 +207,12 @@ func (s *sessions) find(ctx context.Context, k known) (*e2b.Sandbox, error) {
 	for _, one := range copies {
 		if found != nil {
 			s.log.Warn("killing a second sandbox of one attempt", "session_id", k.Session, "sandbox_id", one.SandboxID)
-			if _, err := s.e2b.Kill(ctx, one.SandboxID); err != nil {
+			if err := s.kill(ctx, k, one.SandboxID); err != nil {
 				s.log.Warn("second sandbox not killed", "sandbox_id", one.SandboxID, "err", err)
 			}
 			continue
 		}
-		sb, _, err := s.e2b.Connect(ctx, one.SandboxID, s.life(k.Record))
+		sb, err := s.connect(ctx, k, one.SandboxID)
 		if err != nil {
 			return nil, fmt.Errorf("adopt sandbox %s: %w", one.SandboxID, err)
 		}

@@ -2,12 +2,15 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/ops"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
@@ -15,6 +18,7 @@ import (
 
 const (
 	rebuildLease = "rebuild" // who fills the view
+	listLease    = "list"    // who lists the jobs
 	// rebuildFor is how long a worker that fills the view may give no sign of life.
 	rebuildFor = 5 * time.Second
 	// rebuildBatch is how many sessions are written before the lease is renewed.
@@ -31,6 +35,12 @@ func (w *Worker) renewView(ctx context.Context) (filled string) {
 	}
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("view not rebuilt, trying again", "err", err)
+	}
+	if g.Filled && !g.Listed {
+		select {
+		case w.unlisted <- struct{}{}:
+		default:
+		}
 	}
 	if !g.Filled {
 		return ""
@@ -90,6 +100,80 @@ func (w *Worker) rebuild(ctx context.Context) (n int, err error) {
 	})
 	err = g.Wait()
 	return n, err
+}
+
+// listJobs fills the list of jobs of a view that was filled, which nothing waits for.
+func (w *Worker) listJobs(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.unlisted:
+		}
+		for {
+			listed, err := w.listAgain(ctx)
+			if err != nil && ctx.Err() == nil {
+				w.log.Warn("jobs not listed, trying again", "err", err)
+			}
+			if listed || sleep(ctx, time.Second) != nil {
+				break
+			}
+		}
+	}
+}
+
+// listAgain lists the jobs if they are not and no other worker is at it, and reports
+// whether they are.
+func (w *Worker) listAgain(ctx context.Context) (bool, error) {
+	g, err := w.view.Generation(ctx)
+	if err != nil || !g.Filled || g.Listed {
+		return g.Listed, err
+	}
+	lease := func() (bool, error) {
+		_, mine, err := w.view.Lease(ctx, listLease, w.cfg.Name, rebuildFor)
+		return mine, err
+	}
+	if mine, err := lease(); err != nil || !mine {
+		return false, err
+	}
+	defer func() {
+		if err := w.view.ReleaseLease(context.WithoutCancel(ctx), listLease, w.cfg.Name); err != nil {
+			w.log.Warn("lease of the list not released", "err", err)
+		}
+	}()
+	begun, n := time.Now(), 0
+	puts, putCtx := errgroup.WithContext(ctx)
+	puts.SetLimit(64)
+	for h, err := range w.facts.Jobs(putCtx, begun.Add(-w.cfg.ViewForget), w.cfg.ViewJobs) {
+		if err != nil {
+			return false, errors.Join(err, puts.Wait())
+		}
+		puts.Go(func() error { return w.view.PutJob(putCtx, viewOf(h)) })
+		if n++; n%rebuildBatch == 0 {
+			if mine, err := lease(); err != nil || !mine {
+				return false, errors.Join(err, puts.Wait())
+			}
+		}
+	}
+	if err := puts.Wait(); err != nil {
+		return false, err
+	}
+	listed, err := w.view.MarkListed(ctx, g.ID)
+	if listed {
+		w.log.Info("jobs listed", "jobs", n, "ms", time.Since(begun).Milliseconds())
+	}
+	return listed, err
+}
+
+// viewOf is what the list shows of a job by its history. Whoever holds the job knows
+// better: its word stands, whichever comes first.
+func viewOf(h events.History) store.JobView {
+	j := ops.JobOf(h)
+	return store.JobView{
+		Session: j.Session, Job: j.Job, Seq: max(h.Claimed.Seq, 1) - 1, Origin: h.Accepted.Value.StreamSeq,
+		Kind: j.Kind, State: j.State, Owner: j.Owner, Labels: j.Labels, Worker: j.Worker, Attempt: j.Attempt, Waiting: j.Waiting,
+		AcceptedAt: h.Accepted.Value.PublishedAt, UpdatedAt: j.UpdatedAt, Class: j.Class, Outcome: j.Outcome,
+	}
 }
 
 // readSessions sends the last state of every session that has not ended, in

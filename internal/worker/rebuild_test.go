@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/store"
@@ -198,4 +199,57 @@ func TestRebuildTakenOver(t *testing.T) {
 	require.Len(t, got.records, 50) // all but the destroyed ones
 	require.Len(t, got.stale, 50)
 	require.True(t, got.stale["old-0"], "what the dead one had begun is not complete")
+}
+
+// Redis is wiped: the list of jobs is what it was, those that have ended and those
+// that have not.
+func TestJobsListedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.worker()
+	labels := map[string]string{"team": "x"}
+	ended := []events.Job{
+		w.run("s1", "echo", "hi"), w.run("s1", "false"), w.run("s2", "no-such-program"),
+		w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: "labelled", Session: "s2", Labels: labels}, Shell: "exit 3"}),
+		w.publish(jobs.SandboxPause, &jobs.Lifecycle{Common: jobs.Common{Session: "s3"}}),
+	}
+	for _, j := range ended {
+		w.follow(j)
+	}
+	live := w.shell("s1", "echo on; until [ -e go ]; do sleep 0.05; done")
+	w.until(live, 3)
+	behind := w.run("s1", "true")
+	w.untilInLane(behind, 1)
+
+	list := func() map[string]query.Job {
+		var reply query.JobListReply
+		w.ask(query.JobList, query.JobListRequest{}, &reply)
+		all := map[string]query.Job{}
+		for _, j := range reply.Jobs {
+			j.UpdatedAt = time.Time{} // the event's time, or that of the word about it
+			all[j.Job] = j
+		}
+		return all
+	}
+	var before map[string]query.Job
+	require.Eventually(t, func() bool {
+		before = list()
+		return len(before) == len(ended)+2 && before[live.ID].State == "started" && before[behind.ID].State == "waiting"
+	}, eventually, tick, "not all are listed")
+	w.flushRedis()
+	view := w.view(w.redis.URL())
+	require.Eventually(t, func() bool {
+		g, err := view.Generation(t.Context())
+		return err == nil && g.Listed
+	}, eventually, tick, "the jobs are not listed again")
+	require.Equal(t, before, list())
+
+	// What comes after is told by the jobs themselves.
+	w.follow(w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", Exclusive: new(bool)}, Shell: "touch go"}))
+	w.follow(behind)
+	require.Eventually(t, func() bool {
+		now := list()
+		return now[live.ID].State == "succeeded" && now[behind.ID].State == "succeeded"
+	}, eventually, tick)
+	r.Stop()
 }

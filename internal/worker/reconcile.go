@@ -37,10 +37,22 @@ func (w *Worker) reconcileOften(ctx context.Context) {
 		_, ours, err := w.view.Lease(ctx, "reconcile-turn", w.cfg.Name, 2*every)
 		if err == nil && ours {
 			_, err = w.reconcile(ctx, query.ReconcileRequest{})
+			w.sweepBucket(ctx)
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errReconciling) {
 			w.log.Warn("sandboxes and sessions not reconciled", "err", err)
 		}
+	}
+}
+
+// sweepBucket removes what unfinished objects have left in the bucket.
+func (w *Worker) sweepBucket(ctx context.Context) {
+	n, err := w.artifacts.sweep(ctx, w.cfg.ChunkAge)
+	if n > 0 {
+		w.log.Info("remains of unfinished objects removed", "objects", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("bucket not swept", "err", err)
 	}
 }
 
@@ -276,7 +288,8 @@ func (r *round) end(ctx context.Context, e evidence, kills *int) (done string, e
 		return "left alone: " + why, nil
 	}
 	r.log.Warn("killing a sandbox without a session", "sandbox_id", e.sandbox, "session_id", e.session, "generation", e.generation)
-	if _, err := r.Worker.sessions.e2b.Kill(ctx, e.sandbox); err != nil {
+	whose := known{Record: session.Record{Session: e.session, Owner: e.record.Owner, Generation: e.generation, Job: "reconcile"}}
+	if err := r.Worker.sessions.kill(ctx, whose, e.sandbox); err != nil {
 		r.log.Warn("sandbox not killed", "sandbox_id", e.sandbox, "err", err)
 		return "not killed: " + err.Error(), nil
 	}

@@ -177,10 +177,15 @@ func roomFor(labels map[string]string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// needed reports whether anybody stands in line.
-func (s *sessions) needed(ctx context.Context) (bool, error) {
+// needed reports whether anybody stands in line. A pause that has begun is made in any
+// case: nobody else brings it to its end before its deadline.
+func (s *sessions) needed(ctx context.Context, a *asker) (bool, error) {
 	use, err := s.view.Slots(ctx)
-	return use.Waiting > 0, err
+	if err != nil || use.Waiting > 0 {
+		return true, err
+	}
+	k, err := s.read(ctx, a.session)
+	return k.State == session.Pausing && k.Job == a.job, err
 }
 
 // stays says that a session is not being paused after all.

@@ -39,6 +39,8 @@ type sessions struct {
 	boxes *boxes
 	m     *metrics
 
+	rules  policies
+	books  *books
 	brakes *breakers
 	call   func([]store.SlotCall) // wakes who was in line and has a slot
 	tight  chan struct{}          // somebody has found no slot
@@ -57,6 +59,8 @@ type asker struct {
 	origin  uint64
 	owner   string
 	spec    *jobs.Provision // what a new session is to be like; nil for defaults
+	vouched string          // the owner, if the job's subject names him
+	kind    jobs.Kind
 	// ephemeral makes a new session one that ends with this job.
 	ephemeral bool
 	labels    map[string]string
@@ -184,11 +188,14 @@ func (s *sessions) ready(ctx context.Context, a *asker) (known, *box, error) {
 			if openErr == nil {
 				return k, b, nil
 			}
-			k, err = s.astray(ctx, k, openErr)
+			k, err = s.ask(ctx, k, openErr)
 		} else {
 			k, err = s.step(ctx, k, a)
-			if errors.Is(err, errMoved) {
-				k, err = s.reread(ctx, a.session)
+		}
+		if errors.Is(err, errMoved) {
+			// The view was behind. A loss that others have found is not this attempt's.
+			if k, err = s.reread(ctx, a.session); err == nil {
+				was = k
 			}
 		}
 		if err == nil && k.State == session.Lost && was.State != session.Lost {
@@ -277,17 +284,21 @@ func (s *sessions) newBox(k known, ref e2b.Ref, until time.Time) *box {
 	return b
 }
 
-// astray deals with an active session whose sandbox does not answer: the
-// control plane knows whether it runs, sleeps or is gone. Any other trouble is
-// returned as it is.
-func (s *sessions) astray(ctx context.Context, k known, cause error) (known, error) {
+// ask deals with an active session whose sandbox does not answer: the control plane
+// knows whether it runs, sleeps or is gone. Any other trouble is returned as it is.
+func (s *sessions) ask(ctx context.Context, k known, cause error) (known, error) {
 	if !errors.Is(cause, e2b.ErrSandboxGone) && !errors.Is(cause, e2b.ErrNotFound) {
 		return k, cause
 	}
 	s.boxes.drop(k.Session)
-	next, err := s.look(ctx, k)
+	return s.look(ctx, k)
+}
+
+// astray is ask for who takes the session as it is then, whoever has moved it.
+func (s *sessions) astray(ctx context.Context, k known, cause error) (known, error) {
+	next, err := s.ask(ctx, k, cause)
 	if errors.Is(err, errMoved) {
-		return s.read(ctx, k.Session)
+		return s.reread(ctx, k.Session)
 	}
 	return next, err
 }
@@ -391,7 +402,7 @@ func (s *sessions) keep(ctx context.Context, k known, b *box) error {
 	b.mu.Unlock()
 
 	life := s.life(k.Record)
-	err := s.e2b.SetTimeout(ctx, k.SandboxID, life)
+	err := s.extend(ctx, k, life)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pushed = false

@@ -38,6 +38,9 @@ func Settings() []Setting {
 		{"E2B_API_URL", "e2b-api-url", "URL", "E2B's control plane; by the domain", ""},
 		{"E2B_SANDBOX_URL", "e2b-sandbox-url", "URL", "E2B's data plane, for all sandboxes; by the domain", ""},
 
+		{"WORKER_POLICY_FILE", "policy-file", "FILE", "what is refused, and to whom, YAML, read again on change", ""},
+		{"WORKER_SECRETS_DIR", "secrets-dir", "DIR", "directory with a file for each secret, read again on change", ""},
+
 		{"WORKER_NAME", "name", "NAME", "who claims jobs", "<host>-<random>"},
 		{"WORKER_CONCURRENCY", "concurrency", "N", "jobs at once", "64"},
 		{"WORKER_REQUIRE_OWNER", "require-owner", "BOOL", "refuse jobs whose subject names no owner", "false"},
@@ -68,6 +71,18 @@ func Settings() []Setting {
 		{"WORKER_RESUME_TIMEOUT", "resume-timeout", "DURATION", "longest wake from memory before one try from disk alone", "60s"},
 		{"WORKER_HTTP_ADDR", "http-addr", "ADDR", "health and metrics at host:port, or off", "127.0.0.1:8090"},
 
+		{"GITHUB_TOKEN", "", "TOKEN", "GitHub token, here or in a file", ""},
+		{"GITHUB_TOKEN_FILE", "github-token-file", "FILE", "file with the GitHub token, read again on change", ""},
+		{"GITHUB_APP_ID", "github-app-id", "ID", "GitHub App instead of a token", ""},
+		{"GITHUB_APP_KEY_FILE", "github-app-key-file", "FILE", "private key of the GitHub App, PEM", ""},
+		{"GITHUB_API_URL", "github-api-url", "URL", "GitHub Enterprise's address", "https://api.github.com"},
+		{"WORKER_GIT_COMMITTER", "git-committer", "NAME", "who makes the commits", "Sandjet <noreply@sandjet.dev>"},
+		{"WORKER_GIT_SIGNING_KEY_FILE", "git-signing-key-file", "FILE", "private SSH key that signs the commits", ""},
+		{"WORKER_GIT_SSH_KEY_FILE", "git-ssh-key-file", "FILE", "deploy key for ssh addresses", ""},
+		{"WORKER_GIT_KNOWN_HOSTS_FILE", "git-known-hosts-file", "FILE", "pinned host keys for ssh addresses", "github.com's"},
+		{"WORKER_GIT_PUSH_MODE", "git-push-mode", "MODE", "sandbox, or host: pushes are made by the worker", "sandbox"},
+		{"WORKER_GIT_MIRRORS", "git-mirrors", "DIR", "where the template has mirrors, or off", "/opt/mirrors"},
+
 		{"LOG_LEVEL", "log-level", "LEVEL", "debug, info, warn or error", "info"},
 		{"LOG_FORMAT", "log-format", "FORMAT", "text or json", "text on a terminal, else json"},
 	}
@@ -79,6 +94,7 @@ func Settings() []Setting {
 func FromFlags(flags map[string]string, getenv func(string) string) func(string) string {
 	instead := map[string]string{
 		"E2B_API_KEY": "E2B_API_KEY_FILE", "NATS_URL": "NATS_CONTEXT", "NATS_CONTEXT": "NATS_URL",
+		"GITHUB_TOKEN": "GITHUB_TOKEN_FILE",
 	}
 	return func(name string) string {
 		if v, ok := flags[name]; ok {

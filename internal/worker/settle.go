@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +28,8 @@ func (h *hold) settle(out events.Outcome, err error) (again bool, _ error) {
 			err = cause
 		}
 		v := classify(err)
+		v.reason = h.masking.text(v.reason)
+		h.why = v.why
 		if errors.Is(err, e2b.ErrHeldBack) {
 			v.after = h.w.outage.hold(h.key, v.after)
 			h.d.Slow(heldBackCost)
@@ -66,7 +69,9 @@ func (h *hold) fate(out events.Outcome, after time.Duration) (bool, error) {
 
 // lives reports whether a command of this attempt may still run, so that a
 // cancel has to reach it first.
-func (h *hold) lives() bool { return h.startedBefore() && h.d.Kind == jobs.TaskRun }
+func (h *hold) lives() bool {
+	return h.startedBefore() && h.d.Kind == jobs.TaskRun && !h.between
+}
 
 func (h *hold) retryAsked(out events.Outcome) bool {
 	run, ok := h.d.Payload.(*jobs.Run)
@@ -88,11 +93,20 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	if err := h.account(ctx, &out); err != nil {
 		return h.giveUp(err)
 	}
+	h.booked(ctx)
+	out.Reason = h.masking.text(out.Reason)
+	out.Masked = out.Masked || h.masking.found.Load()
 	out.Attempts = h.attempt
 	out.DurationMS = time.Since(h.since()).Milliseconds()
 	if decision.Fate == jobs.Die {
 		if says := jobs.Class(out.Class).Says(); says != "" {
 			out.Reason += " (" + says + ")"
+		}
+		// Letters have no fence: who was replaced must not write one.
+		if err := h.claim.Check(ctx); errors.Is(err, events.ErrLost) {
+			return h.yield()
+		} else if err != nil {
+			return h.giveUp(err)
 		}
 		// First the letter, then the end: twice is once, but none is a loss.
 		if err := h.w.queue.Dead(ctx, jobs.DeadLetter{
@@ -102,7 +116,7 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 		}
 	}
 	if err := h.claim.End(ctx, events.Kind(decision.Fate), out); err != nil {
-		if errors.Is(err, events.ErrLost) {
+		if errors.Is(err, events.ErrLost) || errors.Is(err, events.ErrEnded) {
 			return h.yield()
 		}
 		return h.giveUp(fmt.Errorf("write the terminal event: %w", err))
@@ -247,12 +261,17 @@ func (h *hold) tellLater(ctx context.Context, decision jobs.Decision, out events
 			Class: out.Class, Reason: out.Reason, Attempt: h.attempt, Delay: wire.Duration(decision.Delay),
 		})
 	}
-	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = waitWhy(jobs.Class(out.Class)) })
+	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = h.waits(out) })
 	h.log.Info("job waits", "class", out.Class, "delay", decision.Delay, "reason", out.Reason)
 	return h.claim.Publish(ctx, events.KindWaiting, events.Waiting{
-		Why: waitWhy(jobs.Class(out.Class)), Detail: out.Reason, Ahead: h.ahead,
+		Why: h.waits(out), Detail: out.Reason, Ahead: h.ahead,
 		Until: time.Now().UTC().Add(decision.Delay), Rescheduled: where == jobs.Reschedule,
 	})
+}
+
+// waits is what the job waits for.
+func (h *hold) waits(out events.Outcome) string {
+	return cmp.Or(h.why, waitWhy(jobs.Class(out.Class)))
 }
 
 // rest waits in place, without a slot, and takes a slot again.

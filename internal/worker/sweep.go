@@ -17,6 +17,10 @@ import (
 const (
 	sweepEvery = time.Second
 	sweepBatch = 100
+	// idleClaim is how long an idle session is claimed at first. It is shorter than any
+	// idle timeout: idle deadlines only move later, and the end of a job that comes
+	// after the claim must move this one.
+	idleClaim = 500 * time.Millisecond
 	// dueLease is when a claimed deadline comes back if nothing came of it.
 	dueLease = 5 * time.Second
 )
@@ -39,19 +43,20 @@ func (w *Worker) sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, s := range []struct {
-			kind store.Deadline
-			act  func(context.Context, store.Due) error
-		}{{store.Idle, w.idle}, {store.Stale, w.stale}} {
-			if err := w.claimDue(ctx, s.kind, s.act); err != nil && ctx.Err() == nil {
+			kind  store.Deadline
+			lease time.Duration
+			act   func(context.Context, store.Due) error
+		}{{store.Idle, idleClaim, w.idle}, {store.Stale, dueLease, w.stale}} {
+			if err := w.claimDue(ctx, s.kind, s.lease, s.act); err != nil && ctx.Err() == nil {
 				w.log.Warn("sweep failed", "kind", s.kind, "err", err)
 			}
 		}
 	}
 }
 
-func (w *Worker) claimDue(ctx context.Context, kind store.Deadline, act func(context.Context, store.Due) error) error {
+func (w *Worker) claimDue(ctx context.Context, kind store.Deadline, lease time.Duration, act func(context.Context, store.Due) error) error {
 	for {
-		due, err := w.view.ClaimDue(ctx, kind, sweepBatch, dueLease)
+		due, err := w.view.ClaimDue(ctx, kind, sweepBatch, lease)
 		if err != nil {
 			return err
 		}
@@ -88,6 +93,9 @@ func (w *Worker) idle(ctx context.Context, d store.Due) error {
 		return err
 	}
 	if len(running)+queued > 0 && !point.Off(point.IdleGuard) {
+		if len(running) == 0 { // nobody tends what waits there: it may be over
+			w.sessions.clearEnded(ctx, store.Entry{Session: d.Session}, w.sessions.idle(rec))
+		}
 		// Not by a plain SetDeadline: the claim has moved the deadline, and one only
 		// ever moves later, so that the end of the job would not count.
 		return w.view.Postpone(ctx, store.Idle, d, w.sessions.idle(rec))

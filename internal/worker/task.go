@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sandjet/sandjet/internal/audit"
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
@@ -34,18 +36,27 @@ type task struct {
 	box     *box
 	out     *output
 	err     *output
+	// announced: the attempt's start was told before, and the command was not.
+	announced bool
 }
 
 // output is one of the command's outputs on its way to the event stream.
 type output struct {
 	*events.Output
-	sink spool.Sink
+	sink   spool.Sink
+	masked *maskedStream // nil if the job has neither secrets nor a repository
 }
 
 // task runs the command, or joins it where it runs already.
 func (h *hold) task(ctx context.Context) (events.Outcome, error) {
 	p := h.d.Payload.(*jobs.Run)
+	if p.Repo != nil {
+		return h.repoTask(ctx)
+	}
 	t := &task{hold: h, p: p, cmd: h.command(p)}
+	if _, err := h.reveal(p.Secrets); err != nil && !h.startedBefore() {
+		return events.Outcome{}, err // before there is a sandbox for it
+	}
 	k, b, err := h.w.sessions.ready(ctx, &h.ask)
 	if err != nil {
 		return events.Outcome{}, err
@@ -53,22 +64,42 @@ func (h *hold) task(ctx context.Context) (events.Outcome, error) {
 	if err := t.use(k, b); err != nil {
 		return events.Outcome{}, err
 	}
+	return t.perform(ctx)
+}
+
+// perform runs the command in the sandbox that was taken for it.
+func (t *task) perform(ctx context.Context) (events.Outcome, error) {
+	if err := t.unseal(); err != nil {
+		return events.Outcome{}, err
+	}
 	if err := t.begin(); err != nil {
 		return events.Outcome{}, err
 	}
+	begun, joined := time.Now(), t.startedBefore() && !t.announced
 	res, err := t.follow(ctx)
+	if err == nil {
+		err = errors.Join(t.out.flush(), t.err.flush())
+	}
 	// Also on the way out: what was read is told, the successor goes on from
 	// there.
-	closing, done := h.w.parting(h.ctx)
+	closing, done := t.w.parting(t.ctx)
 	defer done()
 	if closeErr := errors.Join(t.out.Close(closing), t.err.Close(closing)); err == nil {
 		err = closeErr
 	}
-	if err != nil {
-		return events.Outcome{SandboxID: t.session.SandboxID}, err
+	out := events.Outcome{SandboxID: t.session.SandboxID}
+	if err == nil {
+		out = t.outcome(res)
 	}
-	h.tidy(t.run())
-	return t.outcome(res), nil
+	t.ran(begun, joined, out, err)
+	if errors.Is(err, spool.ErrVanished) || errors.Is(err, spool.ErrDamaged) {
+		t.tidy(t.run()) // nobody comes back to it
+	}
+	if err != nil {
+		return out, err
+	}
+	t.tidy(t.run())
+	return out, nil
 }
 
 func (h *hold) command(p *jobs.Run) spool.Command {
@@ -124,6 +155,9 @@ func (t *task) begin() error {
 	if t.err, err = t.open(events.Stderr, base[1], from[1]); err != nil {
 		return err
 	}
+	if t.announced {
+		return nil
+	}
 	if t.startedBefore() {
 		return t.claim.Publish(t.ctx, events.KindReattached, events.Reattached{
 			Attempt: t.attempt, Worker: t.w.cfg.Name, SandboxID: t.session.SandboxID,
@@ -153,7 +187,53 @@ func (t *task) open(kind events.Kind, base, from int64) (*output, error) {
 		return nil, err
 	}
 	o := t.claim.Output(kind, from, events.OutputOptions{Hash: whole})
-	return &output{Output: o, sink: spool.Sink{W: o, Offset: from - base, Hash: own}}, nil
+	if t.cmd.Secrets == nil && t.p.Repo == nil { // which has a credential
+		return &output{Output: o, sink: spool.Sink{W: o, Offset: from - base, Hash: own}}, nil
+	}
+	// What the stream has is masked. The sandbox's sum is of the bytes as they are, and
+	// what is masked next depends on them: they are read again.
+	m := t.masking.stream(o)
+	return &output{Output: o, masked: m, sink: spool.Sink{W: m, Offset: from - base, Hash: spool.NewHash(), Prime: m.Prime}}, nil
+}
+
+// flush passes on what masking has held back: the command has ended.
+func (o *output) flush() error {
+	if o.masked == nil {
+		return nil
+	}
+	return o.masked.Flush()
+}
+
+// unseal finds the values of the job's secrets and of its session's. A command that
+// runs already is followed without them, if it must be: then all of its output is
+// masked.
+func (t *task) unseal() error {
+	refs := maps.Clone(t.session.Secrets)
+	if refs == nil {
+		refs = map[string]string{}
+	}
+	maps.Copy(refs, t.p.Secrets)
+	if len(refs) == 0 {
+		return nil
+	}
+	t.cmd.Secrets = &spool.Secrets{Changed: t.blind}
+	values, err := t.reveal(refs)
+	switch {
+	case err == nil:
+		t.cmd.Secrets.Values = func() map[string]string { return values }
+	case !t.startedBefore():
+		return err
+	default:
+		t.log.Warn("secrets of a running command are not to be had: its output is masked", "err", err)
+	}
+	return nil
+}
+
+// blind has all output masked from here on.
+func (t *task) blind() {
+	t.log.Warn("the command was given other secrets than there are now: its output is masked")
+	t.out.masked.blind.Store(true)
+	t.err.masked.blind.Store(true)
 }
 
 // sums returns the hash of the whole output up to from, and of the attempt's
@@ -273,7 +353,8 @@ func (t *task) mend(ctx context.Context, cause error) error {
 	if _, err := t.claim.History(ctx); err != nil {
 		return err
 	}
-	k, err := t.w.sessions.read(ctx, t.d.Session)
+	// The view may be what led here, and would lead the next job here too.
+	k, err := t.w.sessions.reread(ctx, t.d.Session)
 	if err != nil {
 		return err
 	}
@@ -285,6 +366,7 @@ func (t *task) mend(ctx context.Context, cause error) error {
 		}
 	}
 	if k.State == session.Lost {
+		t.w.sessions.boxes.drop(k.Session)
 		return faultf(jobs.ClassSandboxLost, "sandbox %s is gone: %v", t.session.SandboxID, cause)
 	}
 	ready, b, err := t.w.sessions.ready(ctx, &t.ask)
@@ -327,7 +409,10 @@ func (t *task) stopOnWish(ctx context.Context) (done func()) {
 			t.mu.Lock()
 			run := spool.Run{Box: t.hold.box.Box, Name: t.name, User: t.p.User}
 			t.mu.Unlock()
-			return run.Stop(ctx, spool.StopCancelled, grace)
+			begun := time.Now()
+			err := run.Stop(ctx, spool.StopCancelled, grace)
+			t.w.books.enter(t.by(audit.E2B, "stop", t.session.SandboxID), nil, begun, err)
+			return err
 		}
 		pace := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0), backoff.WithMaxInterval(5*time.Second))
 		_ = backoff.RetryNotify(stop, backoff.WithContext(pace, ctx), func(err error, _ time.Duration) {

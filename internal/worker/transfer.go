@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sandjet/sandjet/internal/audit"
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
@@ -41,7 +42,9 @@ func (h *hold) transfer(ctx context.Context, once func(context.Context, known, *
 			}
 		}
 		generation = k.Generation
+		began := time.Now()
 		out, err := once(ctx, k, b)
+		h.w.books.enter(h.by(audit.E2B, string(h.d.Kind), k.SandboxID+":"+h.d.Payload.(*jobs.File).Path), nil, began, err)
 		if err == nil || ctx.Err() != nil || !mendable(err) || time.Since(begun) > rejoinFor {
 			return out, err
 		}

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/worker"
 )
 
 func (w *world) move(kind jobs.Kind, path, object string) events.Job {
@@ -56,6 +60,52 @@ func TestTransfersGoOn(t *testing.T) {
 	require.True(t, bytes.Equal(data, got))
 }
 
+// A bucket that nobody answers for, as before a new leader is there, makes a download
+// wait: it spends no attempt.
+func TestBucketWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "sh", "-c", "echo text >f")).Kind)
+	stream, err := w.js.Stream(t.Context(), "OBJ_"+events.BucketArtifact)
+	require.NoError(t, err)
+	whole := stream.CachedInfo().Config
+	deaf := whole
+	deaf.Subjects = slices.DeleteFunc(slices.Clone(whole.Subjects), func(s string) bool { return strings.Contains(s, ".C.") })
+	require.Len(t, deaf.Subjects, 1, "chunks go to a subject of their own")
+	_, err = w.js.UpdateStream(t.Context(), deaf)
+	require.NoError(t, err)
+	job := w.move(jobs.FileDownload, "f", "out")
+	w.waiting(job, events.WaitBreaker)
+	_, err = w.js.UpdateStream(t.Context(), whole)
+	require.NoError(t, err)
+	e := w.follow(job)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(t, 1, e.Attempts)
+}
+
+// An object of which nothing comes, as when the server that sends it has died, makes an
+// upload wait: it hangs on nothing and spends no attempt.
+func TestBucketThatFallsSilent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	bucket, err := w.js.ObjectStore(t.Context(), events.BucketArtifact)
+	require.NoError(t, err)
+	_, err = bucket.PutString(t.Context(), "in", "text")
+	require.NoError(t, err)
+	stream, err := w.js.Stream(t.Context(), "OBJ_"+events.BucketArtifact)
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$O."+events.BucketArtifact+".C.>")))
+	job := w.move(jobs.FileUpload, "f", "in")
+	w.waiting(job, events.WaitBreaker)
+	_, err = bucket.PutString(t.Context(), "in", "text")
+	require.NoError(t, err)
+	e := w.follow(job)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(t, 1, e.Attempts)
+}
+
 // A download that is cancelled in the middle leaves the old object, and nothing
 // of the new one.
 func TestCancelledDownload(t *testing.T) {
@@ -83,4 +133,88 @@ func TestCancelledDownload(t *testing.T) {
 	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 	require.NoError(t, err)
 	require.Len(t, info.State.Subjects, 2, "chunks and entry of the old object alone: %v", info.State.Subjects)
+}
+
+// A worker is killed in the middle of an upload, and of a download. The next one
+// begins the transfer again: the file is whole, and so is the object. What the dead
+// one has left in the bucket is removed in time, and only that.
+func TestTransferTakenOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.spawn("first", "WORKER_ACK_WAIT=2s")
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "sh", "-c", "seq 1000000 >f")).Kind)
+	bucket, err := w.js.ObjectStore(t.Context(), events.BucketArtifact)
+	require.NoError(t, err)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 8<<16)
+	_, err = bucket.PutBytes(t.Context(), "in", data)
+	require.NoError(t, err)
+	faults := w.e2b.Faults()
+	stream, err := w.js.Stream(t.Context(), "OBJ_"+events.BucketArtifact)
+	require.NoError(t, err)
+	chunks := func() map[string]uint64 {
+		info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter("$O."+events.BucketArtifact+".C.>"))
+		require.NoError(t, err)
+		return info.State.Subjects
+	}
+
+	free := faults.Add(local.Fault{Op: "write", Action: local.Hang{}})
+	writes := faults.Count("write")
+	up := w.move(jobs.FileUpload, "copy", "in")
+	require.Eventually(t, func() bool { return faults.Count("write") > writes }, eventually, tick)
+	first.Kill()
+	free()
+	first = w.spawn("second", "WORKER_ACK_WAIT=2s")
+	e := w.follow(up)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	sum := sha256.Sum256(data)
+	require.Equal(t, hex.EncodeToString(sum[:]), strings.Fields(string(w.follow(w.run("s1", "sha256sum", "copy")).Stdout))[0])
+	require.Equal(t, "copy\nf\n", string(w.follow(w.run("s1", "sh", "-c", "ls -A | grep -e copy -e f")).Stdout), "half a file is left")
+
+	// The answer stops after some chunks, and the next read hangs.
+	faults.Add(local.Fault{Op: "read", Action: local.CutAfter{Bytes: 3 << 20}})
+	free = faults.Add(local.Fault{Op: "read", Action: local.Hang{}})
+	reads, before := faults.Count("read"), len(chunks())
+	down := w.move(jobs.FileDownload, "f", "out")
+	require.Eventually(t, func() bool { return faults.Count("read") >= reads+2 && len(chunks()) > before }, eventually, tick)
+	first.Kill()
+	free()
+	w.worker(func(c *worker.Config) {
+		c.AckWait, c.ReconcileEvery, c.ChunkAge = 2*time.Second, time.Second, 5*time.Second
+	})
+	e = w.follow(down)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	want := w.follow(w.run("s1", "sha256sum", "f"))
+	require.Equal(t, strings.Fields(string(want.Stdout))[0], e.ObjectSHA)
+	require.Eventually(t, func() bool { return len(chunks()) == 2 }, eventually, tick, "remains are left: %v", chunks())
+	for _, name := range []string{"in", "out"} {
+		_, err := bucket.GetBytes(t.Context(), name)
+		require.NoError(t, err, name)
+	}
+}
+
+// A chunk comes to the bucket out of its place, as when a new leader has taken over in
+// the middle: the download does not count as done, and is made again without an
+// attempt.
+func TestTornObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "sh", "-c", "seq 100000 >f")).Kind)
+	var once sync.Once
+	_, err := w.nc.Subscribe("$O."+events.BucketArtifact+".C.*", func(m *nats.Msg) {
+		once.Do(func() { _ = w.nc.Publish(m.Subject, []byte("out of its place")) })
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.nc.Flush())
+	job := w.move(jobs.FileDownload, "f", "out")
+	w.waiting(job, events.WaitBreaker)
+	e := w.follow(job)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(t, 1, e.Attempts)
+	bucket, err := w.js.ObjectStore(t.Context(), events.BucketArtifact)
+	require.NoError(t, err)
+	got, err := bucket.GetBytes(t.Context(), "out")
+	require.NoError(t, err)
+	sum := sha256.Sum256(got)
+	require.Equal(t, e.ObjectSHA, hex.EncodeToString(sum[:]))
 }

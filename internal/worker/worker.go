@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/secret"
 	"github.com/sandjet/sandjet/internal/store"
 )
 
@@ -23,6 +24,10 @@ type Worker struct {
 	view      *store.Store
 	artifacts bucket
 	sessions  *sessions
+	rules     policies
+	books     *books
+	secrets   *secret.Resolver
+	known     *secret.Set // what is masked in the log
 	m         *metrics
 
 	wheel    *jobs.Wheel
@@ -34,6 +39,8 @@ type Worker struct {
 	holds    *holds
 	hastener *hastener
 	outage   *outage
+	unlisted chan struct{} // somebody saw that the view lists no jobs
+	git      *gitSide
 
 	// parted outlives the jobs' contexts: what a job still has to say when it
 	// is let go.

@@ -23,6 +23,7 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/events"
+	gitlocal "github.com/sandjet/sandjet/internal/git/local"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/query"
@@ -45,6 +46,7 @@ type world struct {
 	nats  *server.Server
 	redis *stack.Redis
 	e2b   *local.Server
+	git   *gitlocal.Server // of a gitWorld
 	log   *slog.Logger
 
 	nc    *nats.Conn
