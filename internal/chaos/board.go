@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type board struct {
 	jobs    map[events.Job]*check.Job
 	order   []*check.Job
 	ended   int
+	whole   bool      // no job is to come
 	last    time.Time // when a job ended last
 }
 
@@ -47,6 +49,9 @@ func (b *board) end(k events.Job) {
 	b.changed = make(chan struct{})
 }
 
+// errStuck is a wait in which no job has ended for longer than any job waits.
+var errStuck = errors.New("no job ends any more")
+
 // wait waits until ok, which is called under the board's lock, holds.
 func (b *board) wait(ctx context.Context, ok func() bool) error {
 	for {
@@ -60,6 +65,8 @@ func (b *board) wait(ctx context.Context, ok func() bool) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
+		case <-time.After(2 * stuckLimit):
+			return errStuck
 		}
 	}
 }
@@ -69,8 +76,8 @@ func (b *board) room(ctx context.Context, n int) error {
 	return b.wait(ctx, func() bool { return len(b.under) < n })
 }
 
-// over waits until no job of a session but the one is under way.
-func (b *board) over(ctx context.Context, session, but string) error {
+// alone waits until no job of a session but the one is under way.
+func (b *board) alone(ctx context.Context, session, but string) error {
 	return b.wait(ctx, func() bool {
 		for k := range b.under {
 			if k.Session == session && k.ID != but {
@@ -98,4 +105,18 @@ func (b *board) state() (under, ended int, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.under), b.ended, b.last
+}
+
+// close says that all jobs are published.
+func (b *board) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.whole = true
+}
+
+// over reports whether every job of the campaign has ended.
+func (b *board) over() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.whole && len(b.under) == 0
 }

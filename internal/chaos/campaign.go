@@ -23,13 +23,15 @@ import (
 // Options says what campaign to run.
 type Options struct {
 	Plan    plan.Options
-	Nodes   int    // NATS servers; 3
-	Workers int    // 3
-	Window  int    // jobs under way at a time; 40
-	Off     string // the mechanism to go without, for a control
-	Binary  string // the worker, built with the tag faultpoints; empty builds one
-	Dir     string // for data and logs; empty is a temporary one
-	Keep    bool   // leave the directory there
+	Nodes   int           // NATS servers; 3
+	Workers int           // 3
+	Window  int           // jobs under way at a time; 40
+	Pace    time.Duration // between two publications; 0 is as fast as there is room
+	Off     string        // the mechanism to go without, for a control
+	Binary  string        // the worker, built with the tag faultpoints; empty builds one
+	Dir     string        // for data and logs; empty is a temporary one
+	Keep    bool          // leave the directory there also if every promise was kept
+	Tag     string        // stands before each line of progress
 	Out     io.Writer
 	Quiet   bool // no line of progress
 }
@@ -49,13 +51,13 @@ type Campaign struct {
 	facts *events.Log
 	jobs  *jobs.Publisher
 	board *board
-	pace  time.Duration // between two publications; 0 is as fast as there is room
 
 	beside sync.WaitGroup // what runs until the campaign's context ends
 
-	mu     sync.Mutex
-	killed map[string]bool // sandboxes that the campaign has killed
-	exits  []string        // workers that ended by themselves
+	mu               sync.Mutex
+	killed           map[string]bool // sandboxes that the campaign has killed
+	exits            []string        // workers that ended by themselves
+	pulses, silences []check.Pulse
 }
 
 // Report is what a campaign came to.
@@ -92,8 +94,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := c.gather(ctx); err != nil {
 		return nil, fmt.Errorf("campaign: gather what happened: %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	r := &Report{Options: o, Plan: c.plan, Record: c.rec, Result: check.All(c.rec), Exits: c.exits, Took: time.Since(begun)}
-	if o.Keep {
+	if c.o.Keep = o.Keep || o.Off == "" && !r.Passed(); c.o.Keep {
 		r.Dir = c.dir
 	}
 	return r, nil
@@ -218,7 +222,7 @@ func until(ctx context.Context, limit time.Duration, try func(context.Context) e
 // say prints a line of progress.
 func (c *Campaign) say(format string, args ...any) {
 	if !c.o.Quiet {
-		fmt.Fprintf(c.out, "%s  "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
+		fmt.Fprintf(c.out, "%s  %s"+format+"\n", append([]any{time.Now().Format("15:04:05"), c.o.Tag}, args...)...)
 	}
 }
 

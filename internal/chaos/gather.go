@@ -25,6 +25,9 @@ func (c *Campaign) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	c.rec.Jobs = c.board.order
+	c.mu.Lock()
+	c.rec.Pulses, c.rec.Silences = c.pulses, c.silences
+	c.mu.Unlock()
 	for _, step := range []func(context.Context) error{
 		c.gatherEvents, c.gatherLetters, c.gatherObjects, c.gatherRuns, c.gatherBoxes, c.gatherBounds, c.gatherViews, c.gatherLogs,
 	} {
@@ -124,7 +127,7 @@ func (r *reader) take(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		return // one of the workers' own
 	}
 	e := check.Event{Seq: seq, Time: meta.Timestamp, Kind: events.Kind(t[3])}
-	e.Token, _ = strconv.ParseUint(m.Headers().Get(jetstream.ExpectedLastSubjSeqHeader), 10, 64)
+	e.Token = events.Event{Header: m.Headers()}.Token()
 	if source := m.Headers().Get("ce-source"); strings.Contains(source, "/worker/") {
 		e.Writer = source[strings.LastIndexByte(source, '/')+1:]
 	}
@@ -229,6 +232,9 @@ func (c *Campaign) gatherBoxes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.rec.Calls, err = c.rig.Boxes.Calls(ctx); err != nil {
+		return err
+	}
 	for _, b := range boxes {
 		c.rec.Boxes = append(c.rec.Boxes, check.Box{
 			ID: b.ID, Session: b.Metadata["sandjet-session"], Attempt: b.Metadata["sandjet-attempt"],
@@ -255,7 +261,8 @@ func (c *Campaign) gatherBounds(ctx context.Context) error {
 	return nil
 }
 
-// gatherLogs looks for the API key in what the workers said.
+// gatherLogs looks for the API key in what the workers said, and for jobs that they
+// gave back.
 func (c *Campaign) gatherLogs(context.Context) error {
 	logs, err := filepath.Glob(filepath.Join(c.dir, "w*.log.*"))
 	if err != nil {
@@ -268,6 +275,18 @@ func (c *Campaign) gatherLogs(context.Context) error {
 		}
 		if bytes.Contains(b, []byte(c.rig.Boxes.Key)) {
 			c.rec.Leaks = append(c.rec.Leaks, "log "+filepath.Base(path))
+		}
+		for l := range bytes.Lines(b) {
+			var said struct {
+				Time    time.Time
+				Msg     string
+				Worker  string
+				Job     string `json:"job_id"`
+				Session string `json:"session_id"`
+			}
+			if bytes.Contains(l, []byte("not let go in order")) && json.Unmarshal(l, &said) == nil {
+				c.rec.Returns = append(c.rec.Returns, check.Return{Session: said.Session, Job: said.Job, Worker: said.Worker, At: said.Time})
+			}
 		}
 	}
 	return nil

@@ -11,7 +11,12 @@ import (
 	"github.com/sandjet/sandjet/internal/chaos/plan"
 )
 
-// injector does faults, those of one class one after the other.
+// beside is how many faults of a class are under way at once, where it is not one.
+// Those of the sandbox server wait for calls, each for its own, and do not disturb
+// each other.
+var beside = map[string]int{plan.Sandboxes: 6}
+
+// injector does faults, those of most classes one after the other.
 type injector struct {
 	c      *Campaign
 	lines  map[string]chan *plan.Fault
@@ -22,6 +27,7 @@ type injector struct {
 // hit is what became of a fault.
 type hit struct {
 	target    string
+	from      time.Time // when it took hold, if not at once
 	effective bool
 	note      string
 }
@@ -40,11 +46,13 @@ func (c *Campaign) injector(ctx context.Context) *injector {
 	for _, class := range []string{plan.Workers, plan.NATS, plan.Redis, plan.Sandboxes, plan.Network} {
 		line := make(chan *plan.Fault, 1)
 		in.lines[class] = line
-		in.group.Go(func() {
-			for f := range line {
-				in.do(ctx, f)
-			}
-		})
+		for range max(1, beside[class]) {
+			in.group.Go(func() {
+				for f := range line {
+					in.do(ctx, f)
+				}
+			})
+		}
 	}
 	c.beside.Go(func() { c.supervise(ctx) })
 	return in
@@ -72,6 +80,9 @@ func (in *injector) do(ctx context.Context, f *plan.Fault) {
 	}
 	from := time.Now()
 	h := in.expert[f.Kind](ctx, f)
+	if !h.from.IsZero() {
+		from = h.from
+	}
 	done := check.Fault{
 		N: f.N, Kind: f.Kind, Class: f.Class, Target: h.target, From: from, To: time.Now(), Effective: h.effective, Note: h.note,
 	}

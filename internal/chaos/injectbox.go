@@ -11,7 +11,8 @@ import (
 
 func (c *Campaign) boxFaults() map[string]expert {
 	pick := func(n int, of ...string) string { return of[n%len(of)] }
-	anything := []string{"create", "connect", "get", "list", "pause", "kill", "timeout", "start", "start", "read", "write", "stat"}
+	// The calls that a workload makes most are met most.
+	anything := []string{"create", "get", "get", "list", "pause", "kill", "connect", "start", "start", "start", "read", "read", "write"}
 	return map[string]expert{
 		"sandbox-dies":     c.killBox,
 		"e2b-freeze":       c.freezeBoxes,
@@ -20,20 +21,20 @@ func (c *Campaign) boxFaults() map[string]expert {
 			return rig.Trouble{Op: pick(f.Target, anything...), Action: "status", Code: []int{500, 502, 503, 504}[f.Arg%4], Count: 1 + f.Arg%4}
 		}),
 		"e2b-rate": c.trouble(func(f *plan.Fault) rig.Trouble {
-			return rig.Trouble{Op: pick(f.Target, "create", "connect", "get", "start"), Action: "status", Code: 429, RetryAfter: time.Second, Count: 1 + f.Arg%3}
+			return rig.Trouble{Op: pick(f.Target, "create", "get", "start"), Action: "status", Code: 429, RetryAfter: time.Second, Count: 1 + f.Arg%3}
 		}),
 		"e2b-quota": c.trouble(func(f *plan.Fault) rig.Trouble {
-			return rig.Trouble{Op: pick(f.Target, "create", "create", "connect"), Action: "status", Code: 429, Count: 1 + f.Arg%2}
+			return rig.Trouble{Op: pick(f.Target, "create", "create", "create", "connect"), Action: "status", Code: 429, Count: 1 + f.Arg%2}
 		}),
 		"e2b-lost-answer": c.trouble(func(f *plan.Fault) rig.Trouble {
-			return rig.Trouble{Op: pick(f.Target, "connect", "pause", "kill", "start", "start", "write", "timeout"), Action: "lost", Count: 1 + f.Arg%2}
+			return rig.Trouble{Op: pick(f.Target, "connect", "pause", "kill", "start", "start", "start", "write", "write"), Action: "lost", Count: 1 + f.Arg%2}
 		}),
 		"e2b-lost-create": c.trouble(func(*plan.Fault) rig.Trouble { return rig.Trouble{Op: "create", Action: "lost", Count: 1} }),
 		"e2b-late-effect": c.trouble(func(f *plan.Fault) rig.Trouble {
-			return rig.Trouble{Op: pick(f.Target, "create", "connect", "pause", "kill"), Action: "late", After: time.Duration(100+f.Arg%1200) * time.Millisecond, Count: 1}
+			return rig.Trouble{Op: pick(f.Target, "create", "create", "kill", "pause", "connect"), Action: "late", After: time.Duration(100+f.Arg%1200) * time.Millisecond, Count: 1}
 		}),
 		"e2b-hang": c.trouble(func(f *plan.Fault) rig.Trouble {
-			return rig.Trouble{Op: pick(f.Target, "create", "connect", "get", "start", "read", "pause"), Action: "hang", Count: 1 + f.Arg%2}
+			return rig.Trouble{Op: pick(f.Target, "create", "get", "start", "start", "read", "pause"), Action: "hang", Count: 1 + f.Arg%2}
 		}),
 		"e2b-cut-stream": c.trouble(func(f *plan.Fault) rig.Trouble {
 			t := rig.Trouble{Op: pick(f.Target, "start", "start", "start", "read"), Action: "cut", Count: 1 + f.Arg%4, Bytes: int64(f.Arg % 20000)}
@@ -45,47 +46,63 @@ func (c *Campaign) boxFaults() map[string]expert {
 	}
 }
 
-// trouble arms a fault of the sandbox server and waits for it to meet a call. One
-// that meets none was none.
+// meetLimit is how long a fault of the sandbox server may wait for a call. When no
+// job is left to make one it waits no longer.
+const meetLimit = 30 * time.Second
+
+// trouble arms a fault of the sandbox server and waits for it to meet calls. It
+// lasts from the first that it meets; one that meets none was none.
 func (c *Campaign) trouble(of func(*plan.Fault) rig.Trouble) expert {
 	return func(ctx context.Context, f *plan.Fault) hit {
 		t := of(f)
-		target := fmt.Sprintf("%s (%s)", t.Op, t.Action)
+		h := hit{target: fmt.Sprintf("%s (%s)", t.Op, t.Action)}
 		id, err := c.rig.Boxes.Arm(ctx, t)
 		if err != nil {
-			return failed(target, err)
+			return failed(h.target, err)
 		}
-		over := time.Now().Add(f.For)
-		for time.Now().Before(over) && ctx.Err() == nil {
-			pause(ctx, 50*time.Millisecond)
-			if met, err := c.rig.Boxes.Met(ctx, id); err == nil && met >= t.Count && t.Action != "hang" {
+		for over := time.Now().Add(meetLimit); time.Now().Before(over) && ctx.Err() == nil && !c.board.over(); pause(ctx, 50*time.Millisecond) {
+			met, err := c.rig.Boxes.Met(ctx, id)
+			if err != nil || len(met) == 0 {
+				continue
+			}
+			if len(met) >= t.Count && t.Action != "hang" || time.Since(met[0]) > f.For {
 				break
 			}
 		}
 		met, err := c.rig.Boxes.Disarm(context.WithoutCancel(ctx), id)
 		if err != nil {
-			return failed(target, err)
+			return failed(h.target, err)
 		}
-		return hit{target: target, effective: met > 0, note: fmt.Sprintf("(met %d)", met)}
+		if h.effective = len(met) > 0; h.effective {
+			h.from = met[0]
+		}
+		h.note = fmt.Sprintf("(met %d)", len(met))
+		return h
 	}
+}
+
+// running are the sandboxes that run, once there are some.
+func (c *Campaign) running(ctx context.Context) (there []string, err error) {
+	for over := time.Now().Add(meetLimit); len(there) == 0 && err == nil && time.Now().Before(over) && !c.board.over(); pause(ctx, 20*time.Millisecond) {
+		var boxes []rig.Box
+		boxes, err = c.rig.Boxes.Journal(ctx)
+		for _, b := range boxes {
+			if b.Gone.IsZero() && b.Running {
+				there = append(there, b.ID)
+			}
+		}
+	}
+	return there, err
 }
 
 // killBox ends a sandbox as if its machine had died.
 func (c *Campaign) killBox(ctx context.Context, f *plan.Fault) hit {
-	boxes, err := c.rig.Boxes.Journal(ctx)
-	if err != nil {
-		return failed("sandbox", err)
-	}
-	var there []string
-	for _, b := range boxes {
-		if b.Gone.IsZero() && b.Running {
-			there = append(there, b.ID)
-		}
-	}
-	if len(there) == 0 {
-		return hit{target: "sandbox", note: "none runs"}
+	there, err := c.running(ctx)
+	if err != nil || len(there) == 0 {
+		return hit{target: "sandbox", note: fmt.Sprint("none runs ", err)}
 	}
 	id := there[f.Target%len(there)]
+	from := time.Now()
 	was, err := c.rig.Boxes.KillOne(ctx, id)
 	if err != nil {
 		return failed(id, err)
@@ -93,12 +110,13 @@ func (c *Campaign) killBox(ctx context.Context, f *plan.Fault) hit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killed[id] = true
-	return hit{target: id, effective: was}
+	return hit{target: id, from: from, effective: was}
 }
 
 // freezeBoxes stops the sandbox server; what runs in the sandboxes runs on.
 func (c *Campaign) freezeBoxes(ctx context.Context, f *plan.Fault) hit {
-	h := hit{target: "e2b", effective: c.rig.Boxes.Freeze()}
+	defer tend(c.rig.Boxes)()
+	h := hit{target: "e2b", from: time.Now(), effective: c.rig.Boxes.Freeze()}
 	pause(ctx, f.For)
 	c.rig.Boxes.Thaw()
 	return h
@@ -107,12 +125,14 @@ func (c *Campaign) freezeBoxes(ctx context.Context, f *plan.Fault) hit {
 // stallStreams lets nothing through from the sandbox server to one worker, and
 // closes nothing.
 func (c *Campaign) stallStreams(ctx context.Context, f *plan.Fault) hit {
-	w := c.worker(f)
+	w := c.living(f)
+	defer tend(w.E2B)()
+	h := hit{target: w.Life(), from: time.Now(), effective: w.Process().Alive()}
 	undo, err := w.E2B.Slow(rig.Toxic{Type: "timeout", Stream: "downstream", Attributes: map[string]int{"timeout": 0}})
 	if err != nil {
-		return failed(w.Life(), err)
+		return failed(h.target, err)
 	}
 	pause(ctx, f.For)
 	undo()
-	return hit{target: w.Life(), effective: true}
+	return h
 }

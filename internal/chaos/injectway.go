@@ -37,8 +37,9 @@ func narrow(f *plan.Fault) []rig.Toxic {
 // cutWays cuts a worker off from one of the others.
 func (c *Campaign) cutWays(of func(*rig.Worker) []*rig.Way) expert {
 	return func(ctx context.Context, f *plan.Fault) hit {
-		w := c.worker(f)
-		h := hit{target: w.Life(), effective: w.Process().Alive()}
+		w := c.living(f)
+		defer tend(of(w)[0])()
+		h := hit{target: w.Life(), from: time.Now(), effective: w.Process().Alive()}
 		for _, way := range of(w) {
 			way.Cut()
 		}
@@ -57,8 +58,9 @@ func (c *Campaign) cutWays(of func(*rig.Worker) []*rig.Way) expert {
 // slowWays makes a worker's ways to one of the others slow.
 func (c *Campaign) slowWays(of func(*rig.Worker) []*rig.Way, how func(*plan.Fault) []rig.Toxic) expert {
 	return func(ctx context.Context, f *plan.Fault) hit {
-		w := c.worker(f)
-		h := hit{target: w.Life(), effective: w.Process().Alive()}
+		w := c.living(f)
+		defer tend(of(w)[0])()
+		h := hit{target: w.Life(), from: time.Now(), effective: w.Process().Alive()}
 		var undo []func()
 		for _, way := range of(w) {
 			if u, err := way.Slow(how(f)...); err == nil {

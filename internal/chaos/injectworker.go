@@ -10,17 +10,29 @@ import (
 )
 
 // tending is held by who kills or starts a worker's process, so that nobody else
-// starts one of the same name.
-var tending sync.Map // *rig.Worker -> *sync.Mutex
+// starts one of the same name, and by who breaks a way or the sandbox server, so
+// that nobody else mends it meanwhile.
+var tending sync.Map // *rig.Worker, *rig.Way or *rig.Boxes -> *sync.Mutex
 
-func tend(w *rig.Worker) (done func()) {
-	m, _ := tending.LoadOrStore(w, &sync.Mutex{})
+func tend(what any) (done func()) {
+	m, _ := tending.LoadOrStore(what, &sync.Mutex{})
 	m.(*sync.Mutex).Lock()
 	return m.(*sync.Mutex).Unlock
 }
 
 func (c *Campaign) worker(f *plan.Fault) *rig.Worker {
 	return c.rig.Workers[f.Target%len(c.rig.Workers)]
+}
+
+// living is the fault's worker, or the next one that has a process.
+func (c *Campaign) living(f *plan.Fault) *rig.Worker {
+	all := c.rig.Workers
+	for i := range all {
+		if w := all[(f.Target+i)%len(all)]; w.Process().Alive() {
+			return w
+		}
+	}
+	return c.worker(f)
 }
 
 func (c *Campaign) workerFaults() map[string]expert {
@@ -34,7 +46,7 @@ func (c *Campaign) workerFaults() map[string]expert {
 func (c *Campaign) killWorker(ctx context.Context, f *plan.Fault) hit {
 	w := c.worker(f)
 	defer tend(w)()
-	h := hit{target: w.Life(), effective: w.Process().Alive()}
+	h := hit{target: w.Life(), from: time.Now(), effective: w.Process().Alive()}
 	w.Process().Kill()
 	pause(ctx, f.For)
 	c.revive(ctx, w)
@@ -46,7 +58,7 @@ func (c *Campaign) killWorker(ctx context.Context, f *plan.Fault) hit {
 func (c *Campaign) freezeWorker(ctx context.Context, f *plan.Fault) hit {
 	w := c.worker(f)
 	defer tend(w)()
-	h := hit{target: w.Life()}
+	h := hit{target: w.Life(), from: time.Now()}
 	h.effective = w.Process().Alive() && w.Process().Freeze()
 	pause(ctx, f.For)
 	w.Process().Thaw()
@@ -57,7 +69,7 @@ func (c *Campaign) freezeWorker(ctx context.Context, f *plan.Fault) hit {
 func (c *Campaign) restartWorker(ctx context.Context, f *plan.Fault) hit {
 	w := c.worker(f)
 	defer tend(w)()
-	h := hit{target: w.Life(), effective: w.Process().Alive()}
+	h := hit{target: w.Life(), from: time.Now(), effective: w.Process().Alive()}
 	if err := w.Process().Stop(25 * time.Second); err != nil {
 		h.note = err.Error()
 	}

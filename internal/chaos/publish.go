@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,11 +39,14 @@ func (c *Campaign) work(ctx context.Context) error {
 			}
 		}
 		delete(twice, n)
-		if err := c.board.room(ctx, c.o.Window); err != nil {
+		if err := c.board.room(ctx, c.o.Window); errors.Is(err, errStuck) {
+			c.say("%v: the rest is not published", err)
+			break
+		} else if err != nil {
 			return err
 		}
-		if c.pace > 0 {
-			pause(ctx, c.pace)
+		if c.o.Pace > 0 {
+			pause(ctx, c.o.Pace)
 		}
 		j := &check.Job{Plan: p}
 		c.board.add(j)
@@ -73,6 +77,7 @@ func (c *Campaign) work(ctx context.Context) error {
 			}
 		}
 	}
+	c.board.close()
 	for _, f := range faults {
 		in.hand(ctx, f)
 	}
@@ -134,7 +139,7 @@ func (c *Campaign) again(ctx context.Context, p *plan.Job) error {
 
 // publishSettled publishes a job once the session's others have ended.
 func (c *Campaign) publishSettled(ctx context.Context, j *check.Job) {
-	if c.board.over(ctx, j.Plan.Session, j.Plan.ID) != nil {
+	if c.board.alone(ctx, j.Plan.Session, j.Plan.ID) != nil {
 		return
 	}
 	if at, err := c.publish(ctx, j.Plan); err == nil {
@@ -181,6 +186,8 @@ func (c *Campaign) listen(ctx context.Context) error {
 		context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() })
 	}
 	c.beside.Go(func() { c.review(ctx) })
+	c.beside.Go(func() { c.pulse(ctx) })
+	c.beside.Go(func() { c.hearQueue(ctx) })
 	return nil
 }
 

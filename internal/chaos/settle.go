@@ -18,7 +18,7 @@ const (
 	// calmLimit is how long sessions may take to come to rest.
 	calmLimit = 60 * time.Second
 	// hasty is what takes their place in a control, which is there to be broken.
-	hasty = 15 * time.Second
+	hasty = 8 * time.Second
 )
 
 // settle waits, with everything whole again, until every job has ended and every

@@ -46,6 +46,7 @@ func Soak(ctx context.Context, o SoakOptions) (flat bool, err error) {
 			Kinds: []string{"redis-wipe", "e2b-5xx", "e2b-rate", "e2b-cut-stream", "sandbox-dies", "slow-worker-nats", "cut-worker-redis"},
 		},
 		Nodes: 1, Workers: 2, Window: 16, Binary: worker, Out: o.Out, Quiet: true,
+		Pace: o.For / time.Duration(n),
 	})
 	if err != nil {
 		return false, err
@@ -54,7 +55,6 @@ func Soak(ctx context.Context, o SoakOptions) (flat bool, err error) {
 	if err := c.start(ctx); err != nil {
 		return false, fmt.Errorf("soak: %w", err)
 	}
-	c.pace = o.For / time.Duration(n)
 	series := c.watch(ctx, o.Every)
 	if err := c.work(ctx); err != nil {
 		return false, fmt.Errorf("soak: %w", err)

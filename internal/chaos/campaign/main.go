@@ -37,6 +37,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	var o chaos.Options
 	var kinds string
 	var controls string
+	var rounds, abreast int
 	flag.Uint64Var(&o.Plan.Seed, "seed", 1, "the same seed makes the same plan")
 	flag.IntVar(&o.Plan.Jobs, "jobs", 250, "how many jobs")
 	flag.IntVar(&o.Plan.Faults, "faults", 30, "how many faults")
@@ -51,6 +52,9 @@ func run(ctx context.Context) (ok bool, err error) {
 	flag.BoolVar(&o.Keep, "keep", false, "leave data and logs there")
 	flag.BoolVar(&o.Quiet, "quiet", false, "say nothing before the report")
 	flag.StringVar(&controls, "controls", "", "also: then run the negative controls, each of which must be noticed; only: them alone; or names of some, with commas between, alone")
+	flag.IntVar(&rounds, "rounds", 1, "share jobs and faults out to so many campaigns, each on a rig of its own, with seeds from -seed on")
+	flag.IntVar(&abreast, "abreast", 2, "rounds at a time")
+	flag.StringVar(&o.Binary, "worker", "", "the worker, built with the tag faultpoints, instead of building one")
 	flag.Parse()
 	if kinds != "" {
 		o.Plan.Kinds = strings.Split(kinds, ",")
@@ -61,8 +65,10 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	if o.Binary, err = rig.Build(dir); err != nil {
-		return false, err
+	if o.Binary == "" {
+		if o.Binary, err = rig.Build(dir); err != nil {
+			return false, err
+		}
 	}
 	switch controls {
 	case "", "also":
@@ -71,14 +77,14 @@ func run(ctx context.Context) (ok bool, err error) {
 	default:
 		return chaos.Controls(ctx, o, strings.Split(controls, ","), os.Stdout)
 	}
-	report, err := chaos.Run(ctx, o)
+	reports, err := chaos.Rounds(ctx, o, rounds, abreast)
 	if err != nil {
 		return false, err
 	}
-	report.Print(os.Stdout)
+	reports.Print(os.Stdout)
 	if controls == "" {
-		return report.Passed(), nil
+		return reports.Passed(), nil
 	}
 	noticed, err := chaos.Controls(ctx, o, nil, os.Stdout)
-	return noticed && report.Passed(), err
+	return noticed && reports.Passed(), err
 }

@@ -125,6 +125,55 @@ func TestEachIsSeen(t *testing.T) {
 		{"attempt out of nothing", 2, "is of attempt 2, want 1", func(s *tale, one, _ *Job) {
 			one.Events[1].Data, _ = json.Marshal(events.Claimed{Worker: "w1", Attempt: 2, Origin: 1})
 		}},
+		{"quarantined, once by nobody", 1, "nothing had befallen worker w2", func(s *tale, one, _ *Job) {
+			s.quarantined(one)
+			s.Faults = s.Faults[:1]
+			s.Pulses = []Pulse{{At: at(0), Took: 9 * time.Second}} // the takeover itself is the machine's
+		}},
+		{"attempts spent on nothing", 1, "ended as failed by sandbox_lost", func(s *tale, one, _ *Job) {
+			s.lose(one)
+			s.Boxes[2].Killed = false
+		}},
+		{"file of the same sandbox", 1, "ended as dead by not_found", func(s *tale, one, two *Job) {
+			s.moved(one, two)
+		}},
+		{"taken late", 2, "without a worker for 4.4s", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = append(s.Faults, Fault{Kind: "redis-kill", Class: plan.Redis, Target: "redis", From: at(-3), To: at(-1)},
+				Fault{Kind: "cut-worker-e2b", Class: plan.Network, Target: "w2", From: at(1), To: at(5)},
+				Fault{Kind: "e2b-5xx", Class: plan.Sandboxes, Target: "create", From: at(1), To: at(5)})
+		}},
+		{"taken from a worker that had come back", 2, "nothing had befallen", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults[0] = Fault{Kind: "cut-worker-nats", Class: plan.Network, Target: "w1", From: at(1), To: at(1.4)}
+		}},
+		{"taken long after a silence", 2, "nothing had befallen", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = nil
+			s.Silences = []Pulse{{At: at(-5), Took: 1400 * time.Millisecond}}
+		}},
+		{"taken after an older delivery came back, for no reason", 2, "taken from worker w2", func(s *tale, one, _ *Job) {
+			s.crossed(one)
+			s.Faults = nil
+		}},
+		{"second sandbox, and the maker was told to stop later", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.stopped(one)
+			s.Faults[0].From = at(3.5)
+		}},
+		{"second sandbox, and the maker never let go", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.stopped(one)
+			one.Events[3].Writer = "w3"
+			one.Events[3].Kind = events.KindAccepted
+		}},
+		{"given back for no reason", 2, "nothing had befallen", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = nil
+			s.Returns = []Return{{Session: "s", Job: "one", Worker: "w1", At: at(3)}}
+		}},
+		{"taken from a worker without Redis", 2, "nothing had befallen", func(s *tale, one, _ *Job) {
+			s.taken(one, 3)
+			s.Faults[0] = Fault{Kind: "cut-worker-redis", Class: plan.Network, Target: "w1", From: at(1), To: at(3)}
+		}},
 		{"taken from the living", 2, "nothing had befallen", func(s *tale, one, _ *Job) { s.take(one) }},
 		{"bytes", 3, "a gap", func(_ *tale, one, _ *Job) { one.Output = []string{"a gap"} }},
 		{"object", 3, "differs", func(_ *tale, one, _ *Job) { one.Object = "differs" }},
@@ -146,8 +195,28 @@ func TestEachIsSeen(t *testing.T) {
 			s.States["s"][5].SandboxID, s.Boxes[0].Gone = "other", at(15)
 		}},
 		{"orphan", 7, "nobody's", func(s *tale, _, _ *Job) { s.Boxes = append(s.Boxes, Box{ID: "b2", Attempt: "a2", Born: at(2)}) }},
-		{"second sandbox", 7, "a second sandbox", func(s *tale, _, _ *Job) {
-			s.Boxes = append(s.Boxes, Box{ID: "b2", Attempt: "a", Born: at(2), Gone: at(3)})
+		{"second sandbox", 7, "no fault took it from its maker", func(s *tale, _, _ *Job) {
+			s.Boxes = append(s.Boxes, Box{ID: "b2", Session: "s", Attempt: "a", Born: at(2), Gone: at(3)})
+			s.Faults = []Fault{{Kind: "worker-freeze", Class: plan.Workers, Target: "w1", From: at(0), To: at(3)}}
+		}},
+		{"second sandbox for another job's intent", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.copies(one)
+			s.States["s"][0].Job = "another"
+		}},
+		{"second sandbox, taken from another worker", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.copies(one)
+			s.States["s"][0].Worker = "w3"
+		}},
+		{"second sandbox in the same hands", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.copies(one)
+			s.States["s"][1].Worker = "w1"
+			one.Events = one.Events[:3]
+			s.add(one, 5.1, events.Succeeded, one.Events[1].Seq, "w1", events.Outcome{Class: "ok", Attempts: 1})
+		}},
+		{"second sandbox that stays", 7, "box and b2 are there", func(s *tale, one, _ *Job) {
+			s.copies(one)
+			s.Boxes[1].Gone = time.Time{}
+			s.Grace = 200 * time.Second
 		}},
 		{"wait that costs", 8, "was spent on quota", func(s *tale, one, _ *Job) {
 			one.Events = one.Events[:3]
@@ -195,27 +264,167 @@ func (t *tale) take(j *Job) {
 	t.add(j, 2, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
 }
 
-// What the documents say of ends that nobody wants.
+// taken has another worker take the job over at a time, and a fault that killed
+// the first one.
+func (t *tale) taken(j *Job, s float64) {
+	j.Events = j.Events[:3]
+	c := t.add(j, s, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Takeover: true})
+	t.add(j, s+.1, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
+	t.Faults = []Fault{{N: 1, Kind: "worker-kill", Class: plan.Workers, Target: "w1", From: at(1.1), To: at(1.3), Effective: true}}
+	// The other job of the tale starts after this one.
+	t.Jobs, t.Runs = t.Jobs[:1], t.Runs[:1]
+}
+
+// quarantined has two workers taken from a job, each by a fault.
+func (t *tale) quarantined(j *Job) {
+	j.Events = j.Events[:3]
+	for i, w := range []string{"w2", "w3"} {
+		t.add(j, 1.2+float64(i)/10, events.KindClaimed, 0, w, events.Claimed{Worker: w, Attempt: 1, Origin: 1, Takeover: true, Crashes: i + 1})
+	}
+	t.add(j, 2, events.Dead, j.Events[4].Seq, "w3", events.Outcome{Class: "quarantined", Attempts: 1})
+	t.Letters = []Letter{{Session: "s", Job: "one", Class: "quarantined"}}
+	for _, w := range []string{"w1", "w2"} {
+		t.Faults = append(t.Faults, Fault{Kind: "worker-kill", Class: plan.Workers, Target: w, From: at(1.1), To: at(1.15), Effective: true})
+	}
+}
+
+// lose has every attempt of a job end with its sandbox.
+func (t *tale) lose(j *Job) {
+	j.Events = j.Events[:3]
+	t.add(j, 1.1, events.KindRetrying, j.Events[1].Seq, "w1", events.Retrying{Class: "sandbox_lost", Attempt: 1})
+	var c uint64
+	for n := 2; n <= 3; n++ {
+		c = t.add(j, 1.1, events.KindClaimed, 0, "w1", events.Claimed{Worker: "w1", Attempt: n, Origin: 1})
+		t.add(j, 1.2, events.KindStarted, c, "w1", events.Started{Attempt: n, Generation: n})
+		if n < 3 {
+			t.add(j, 1.2, events.KindRetrying, c, "w1", events.Retrying{Class: "sandbox_lost", Attempt: n})
+		}
+	}
+	t.add(j, 2, events.Failed, c, "w1", events.Outcome{Class: "sandbox_lost", Attempts: 3})
+	for _, id := range []string{"x", "y", "z"} {
+		t.Boxes = append(t.Boxes, Box{ID: id, Session: "s", Attempt: id, Born: at(0), Gone: at(1.5), Killed: true})
+	}
+}
+
+// moved makes of the two jobs an upload and a download that finds nothing.
+func (t *tale) moved(up, down *Job) {
+	t.Runs = nil
+	up.Plan = &plan.Job{Session: "s", ID: "one", Flavour: plan.Upload, Exclusive: true}
+	down.Plan = &plan.Job{Session: "s", ID: "two", Flavour: plan.Download, Exclusive: true, Object: "out-one"}
+	t.end(down, events.Dead, events.Outcome{Class: "not_found", Attempts: 1})
+	t.Letters = []Letter{{Session: "s", Job: "two", Class: "not_found"}}
+}
+
+// copies makes a second sandbox for the session's intent, which was begun by w1 and
+// taken up by w2, and removes it again.
+func (t *tale) copies(j *Job) {
+	t.taken(j, 3)
+	begun := State{Seq: 0, Time: at(.5), Record: session.Record{Session: "s", State: session.Provisioning, Generation: 1, Attempt: "a", Worker: "w1", Job: j.Plan.ID}}
+	next := begun
+	next.Time, next.Worker = at(3.1), "w2"
+	t.States["s"] = append([]State{begun, next}, t.States["s"][1:]...)
+	t.Boxes = append(t.Boxes, Box{ID: "b2", Session: "s", Attempt: "a", Born: at(3.2), Gone: at(5)})
+}
+
+// stopped is copies with a maker that was told to stop and let go of the job.
+func (t *tale) stopped(j *Job) {
+	t.copies(j)
+	t.Faults[0].Kind = "worker-restart"
+	j.Events = j.Events[:3]
+	t.add(j, 2, events.KindInterrupted, j.Events[1].Seq, "w1", events.Interrupted{Worker: "w1"})
+	c := t.add(j, 2.1, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1})
+	t.add(j, 3.3, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
+}
+
+// crossed has a worker with a slow way give a job back after it was delivered to the
+// next one, which brings it to a third.
+func (t *tale) crossed(j *Job) {
+	t.taken(j, 3)
+	t.Faults[0].Kind, t.Faults[0].Class = "slow-worker-nats", plan.Network
+	j.Events = j.Events[:3]
+	t.add(j, 2, events.KindInterrupted, j.Events[1].Seq, "w1", events.Interrupted{Worker: "w1"})
+	t.add(j, 2.1, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1})
+	c := t.add(j, 2.2, events.KindClaimed, 0, "w3", events.Claimed{Worker: "w3", Attempt: 1, Origin: 1, Takeover: true})
+	t.add(j, 3, events.Succeeded, c, "w3", events.Outcome{Class: "ok", Attempts: 1})
+}
+
+// What the documents say of ends that nobody wants, each with its whole reason;
+// TestEachIsSeen has them without.
 func TestExplained(t *testing.T) {
 	t.Parallel()
-	s, one, _ := newTale()
-	one.Events = one.Events[:3]
-	for i := range 2 {
-		s.add(one, 1.2, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Takeover: true, Crashes: i + 1})
+	tests := []struct {
+		name string
+		tell func(s *tale, one, two *Job)
+		want string
+	}{
+		{"quarantine", func(s *tale, one, _ *Job) { s.quarantined(one) }, "quarantined"},
+		{"quarantine in an outage", func(s *tale, one, _ *Job) {
+			s.quarantined(one)
+			s.Faults = []Fault{{Kind: "nats-kill", Class: plan.NATS, Target: "n1", From: at(-3), To: at(-2.5)}}
+		}, "quarantined"},
+		{"attempts", func(s *tale, one, _ *Job) { s.lose(one) }, "used up"},
+		{"file of another sandbox", func(s *tale, one, two *Job) {
+			s.moved(one, two)
+			two.Events[3].Seq = 100
+			s.States["s"] = append(s.States["s"], State{Seq: 99, Time: at(90), Record: session.Record{State: session.Paused, Generation: 2, SandboxID: "box"}})
+		}, "found nothing"},
+		{"second sandbox", func(s *tale, one, _ *Job) { s.copies(one) }, "second sandbox"},
+		{"second sandbox, the maker was told to stop", func(s *tale, one, _ *Job) { s.stopped(one) }, "second sandbox"},
+		{"taken after an older delivery came back", func(s *tale, one, _ *Job) { s.crossed(one) }, ""},
+		{"late takeover on a late machine", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Pulses = []Pulse{{At: at(2), Took: 100 * time.Millisecond}}
+		}, ""},
+		{"late takeover in an outage", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = append(s.Faults, Fault{Kind: "nats-kill", Class: plan.NATS, Target: "n1", From: at(-1), To: at(0)})
+		}, ""},
+		{"taken after a silence of the queue", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = nil
+			s.Silences = []Pulse{{At: at(0), Took: 2 * time.Second}}
+		}, ""},
+		{"taken after it was given back", func(s *tale, one, _ *Job) {
+			s.taken(one, 15)
+			s.Faults = []Fault{{Kind: "nats-kill", Class: plan.NATS, Target: "n1", From: at(-5), To: at(0)}}
+			s.Returns = []Return{{Session: "s", Job: "one", Worker: "w1", At: at(9)}}
+			s.States["s"] = s.States["s"][:2]
+			s.state(30, session.Pausing, "idle-1-1")
+			s.state(30.1, session.Paused, "idle-1-1")
+		}, ""},
+		{"late takeover, the heir died too", func(s *tale, one, _ *Job) {
+			s.taken(one, 5.5)
+			s.Faults = append(s.Faults, Fault{Kind: "worker-kill", Class: plan.Workers, Target: "w3", From: at(2), To: at(3)})
+		}, ""},
 	}
-	c := one.Events[4].Seq
-	s.add(one, 2, events.Dead, c, "w2", events.Outcome{Class: "quarantined", Attempts: 1})
-	s.Letters = []Letter{{Session: "s", Job: "one", Class: "quarantined"}}
-	s.Faults = []Fault{{Kind: "worker-kill", Class: "worker", Target: "w1", From: at(1.1), To: at(1.3), Effective: true}}
-	s.add(one, 2.1, events.KindClaimed, 0, "w3", events.Claimed{Worker: "w3", Attempt: 1, Origin: 1})
-	r := All(s.Record)
-	require.Empty(t, r.Violations)
-	require.Len(t, r.Explained, 2, "quarantined, and a claim that crossed the end")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, one, two := newTale()
+			tt.tell(s, one, two)
+			r := All(s.Record)
+			require.Empty(t, r.Violations)
+			if tt.want != "" {
+				require.Len(t, r.Explained, 1)
+				for why := range r.Explained {
+					require.Contains(t, why, tt.want)
+				}
+			}
+		})
+	}
+}
 
+func TestTakeovers(t *testing.T) {
+	t.Parallel()
+	s, one, _ := newTale()
+	s.quarantined(one)
 	ts := Takeovers(s.Record)
 	require.Len(t, ts, 2)
 	require.Equal(t, "worker-kill", ts[0].Cause.Kind)
 	require.Equal(t, 100*time.Millisecond, ts[0].After.Round(time.Millisecond))
+	require.False(t, ts[0].Prompt(), "another worker was killed too")
+	s.add(one, 2.1, events.KindClaimed, 0, "w3", events.Claimed{Worker: "w3", Attempt: 1, Origin: 1})
+	require.Len(t, All(s.Record).Violations, 1, "a claim after the end")
 }
 
 func TestOutput(t *testing.T) {

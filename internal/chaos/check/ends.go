@@ -1,7 +1,7 @@
 package check
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"time"
 
@@ -19,11 +19,9 @@ func oneEnd(r *Result) {
 		}
 		from, to := j.span()
 		r.saw(1, 1, from, to)
-		ends, crossed := 0, false
-		for i, e := range j.Events {
+		ends := 0
+		for _, e := range j.Events {
 			switch {
-			case ends == 1 && crossedEnd(j.Events, i):
-				crossed = true
 			case e.Kind.Terminal():
 				if ends++; ends > 1 {
 					r.job(1, j, "a second terminal event, %s at %d", e.Kind, e.Seq)
@@ -35,17 +33,7 @@ func oneEnd(r *Result) {
 		if ends == 0 {
 			r.job(1, j, "acknowledged and never ended")
 		}
-		if crossed {
-			r.Explained["a claim that crossed the job's end among the replicas, and wrote nothing"]++
-		}
 	}
-}
-
-// crossedEnd reports whether the event is a claim that was on its way among the
-// replicas together with the end: of the two neither could see the other. Its
-// holder finds the end, and writes nothing.
-func crossedEnd(all []Event, i int) bool {
-	return i == len(all)-1 && all[i].Kind == events.KindClaimed && all[i-1].Kind.Terminal() && all[i].Time.Sub(all[i-1].Time) < time.Second
 }
 
 // waiting are the classes that make a job wait and must never end one.
@@ -66,12 +54,12 @@ func rightEnd(r *Result) {
 		switch {
 		case wanted(j, end.Kind, class, out):
 		case class == jobs.ClassQuarantined:
-			if why := quarantine(j); why != "" {
+			if why := r.quarantine(j); why != "" {
 				r.job(1, j, "quarantined without reason: %s", why)
 			} else {
 				r.Explained["quarantined: two workers were taken from under it within a beat of their claim"]++
 			}
-		case spent(j, class):
+		case r.spent(j, end, class):
 			r.Explained["its attempts were used up by "+out.Class]++
 		case r.excused(j, end, class):
 			r.Explained[string(j.Plan.Flavour)+" that found nothing, because its sandbox or session was gone"]++
@@ -105,61 +93,78 @@ func wanted(j *Job, kind events.Kind, class jobs.Class, out events.Outcome) bool
 	return kind == events.Succeeded && class == jobs.ClassOK
 }
 
-// quarantine says what is missing for a quarantine to be right, or nothing.
-func quarantine(j *Job) string {
-	crashes := 0
-	for _, c := range j.claims() {
-		crashes = max(crashes, c.Crashes)
+// quarantine says what is missing for a quarantine to be right, or nothing: each of
+// the workers that the job is said to have taken down must have been taken by a
+// fault.
+func (r *Result) quarantine(j *Job) string {
+	crashes := r.r.crashed(j)
+	if len(crashes) < 2 {
+		return fmt.Sprintf("its claims tell of %d crashes", len(crashes))
 	}
-	if crashes < 2 {
-		return "no claim tells of two crashes"
+	for _, t := range crashes {
+		if !t.blameless() {
+			return "nothing had befallen worker " + t.From
+		}
 	}
 	return ""
 }
 
-// spent reports whether every attempt failed by something that costs one.
-func spent(j *Job, class jobs.Class) bool {
-	if class != jobs.ClassSandboxLost && class != jobs.ClassTransport {
+// spent reports whether every attempt failed by the death of its sandbox, and the
+// campaign had killed one for each.
+func (r *Result) spent(j *Job, end Event, class jobs.Class) bool {
+	if class != jobs.ClassSandboxLost {
 		return false
 	}
-	return len(j.of(events.KindRetrying)) >= j.Plan.MaxAttempts()-1
+	deaths := 0
+	for _, b := range r.r.Boxes {
+		if b.Killed && b.Session == j.Plan.Session && b.Gone.After(j.Acked) && b.Gone.Before(end.Time) {
+			deaths++
+		}
+	}
+	return len(j.of(events.KindRetrying)) >= j.Plan.MaxAttempts()-1 && deaths >= j.Plan.MaxAttempts()
 }
 
 // excused reports whether a job did not find what an earlier one had left: the
-// session's sandbox was lost or destroyed on the way, or there never was one.
+// session had no sandbox at that moment, or another one than the file was put into.
 func (r *Result) excused(j *Job, end Event, class jobs.Class) bool {
 	if class != jobs.ClassNotFound {
 		return false
 	}
-	states := slices.DeleteFunc(slices.Clone(r.r.States[j.Plan.Session]), func(s State) bool { return s.Seq > end.Seq })
+	at, states := r.r.at(j.Plan.Session, end.Seq)
 	switch j.Plan.Flavour {
 	case plan.Pause, plan.Resume, plan.Destroy:
-		return len(states) == 0 || !states[len(states)-1].State.HasSandbox() || lostOnce(states)
+		return !states || !at.State.HasSandbox()
 	case plan.Download:
-		return lostOnce(states) || !r.uploaded(j)
+		up, ok := r.uploaded(j)
+		if !ok {
+			return true
+		}
+		then, _ := r.r.at(j.Plan.Session, up.Seq)
+		return at.Generation != then.Generation || !at.State.HasSandbox()
 	}
 	return false
 }
 
-// uploaded reports whether the upload before a download succeeded.
-func (r *Result) uploaded(down *Job) bool {
+// at is a session's last state before a place in the stream.
+func (r *Record) at(session string, seq uint64) (last State, ok bool) {
+	for _, s := range r.States[session] {
+		if s.Seq < seq {
+			last, ok = s, true
+		}
+	}
+	return last, ok
+}
+
+// uploaded is the end of the upload before a download, if it succeeded.
+func (r *Result) uploaded(down *Job) (Event, bool) {
 	from := strings.TrimPrefix(down.Plan.Object, "out-")
 	for _, j := range r.r.Jobs {
 		if j.Plan.ID == from && j.Plan.Session == down.Plan.Session {
 			end, _, ok := j.end()
-			return ok && end.Kind == events.Succeeded
+			return end, ok && end.Kind == events.Succeeded
 		}
 	}
-	return false
-}
-
-func lostOnce(states []State) bool {
-	for _, s := range states {
-		if s.Generation > 1 || s.State == "lost" || s.State == "error" {
-			return true
-		}
-	}
-	return false
+	return Event{}, false
 }
 
 // letters is promise 1 for the dead: each has its letter, each letter its dead.

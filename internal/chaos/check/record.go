@@ -32,6 +32,29 @@ type Record struct {
 	Rests   []string          // what else was left in Redis that should not be
 	Leaks   []string          // where the API key was found
 	Bounds  []Bound
+	Calls   map[string]int // to the sandbox server, by operation
+	Pulses  []Pulse        // that took long
+
+	// Returns are jobs that a worker gave back to the queue and could not say so, by its
+	// own log.
+	Returns []Return
+
+	// Silences are when the leader of the queue's consumer gave no answer, from the
+	// last one before to the first one after.
+	Silences []Pulse
+}
+
+// Return is a job that was given back without an event that tells of it.
+type Return struct {
+	Session, Job, Worker string
+	At                   time.Time
+}
+
+// Pulse is how long the machine took for what is nothing to do: to wake a sleeper,
+// and to store a message in the cluster.
+type Pulse struct {
+	At   time.Time
+	Took time.Duration
 }
 
 // Job is one job and all that happened to it.

@@ -32,7 +32,16 @@ type Result struct {
 	Under      map[string]*[Promises]int // the same, of what lived while a fault of a kind was under way
 	Explained  map[string]int            // ends that are documented though nobody wants them
 
-	r *Record
+	r     *Record
+	taken []Takeover
+}
+
+// takeovers are those of the record.
+func (r *Result) takeovers() []Takeover {
+	if r.taken == nil {
+		r.taken = Takeovers(r.r)
+	}
+	return r.taken
 }
 
 // Count says how often a promise was broken.
@@ -80,7 +89,7 @@ func (r *Result) saw(promise, n int, from, to time.Time) {
 func All(rec *Record) *Result {
 	r := &Result{r: rec, Under: map[string]*[Promises]int{}, Explained: map[string]int{}}
 	for _, f := range []func(*Result){
-		oneEnd, rightEnd, oneStart, takeovers, bytes, fence, lanes, idle, awake, replaced, sandboxes, waits, view, letters, leaks, bounds,
+		oneEnd, rightEnd, oneStart, healthy, bytes, fence, lanes, idle, awake, replaced, sandboxes, waits, view, letters, leaks, bounds,
 	} {
 		f(r)
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -108,19 +109,74 @@ func sandboxes(r *Result) {
 			owned[last.SandboxID] = true
 		}
 	}
-	made := map[string]int{}
-	reason := "a second sandbox for an intent whose maker was taken away in the middle, removed as an orphan"
+	made := map[string][]Box{}
 	for _, b := range r.r.Boxes {
 		r.saw(7, 1, b.Born, later(b.Gone, b.Born.Add(time.Millisecond)))
-		if made[b.Attempt]++; made[b.Attempt] == 2 && r.troubled(b.Born.Add(-10*time.Second), b.Born) {
-			r.Explained[reason]++
-		} else if made[b.Attempt] == 2 {
-			r.session(7, b.Session, "a second sandbox, %s, for the intent %s", b.ID, b.Attempt)
-		}
+		made[b.Attempt] = append(made[b.Attempt], b)
 		if b.Gone.IsZero() && !owned[b.ID] && r.r.Ended.Sub(b.Born) > r.r.Grace {
 			r.session(7, b.Session, "sandbox %s of %s is there and nobody's", b.ID, clock(b.Born))
 		}
 	}
+	for intent, copies := range made {
+		if len(copies) < 2 {
+			continue
+		}
+		if why := r.twice(copies); why != "" {
+			r.session(7, copies[0].Session, "%d sandboxes for the intent %s: %s", len(copies), intent, why)
+		} else {
+			r.Explained["a second sandbox for an intent whose maker was taken away in the middle, removed as an orphan"]++
+		}
+	}
+}
+
+// twice says what is missing for an intent to have had several sandboxes, or nothing:
+// a fault must have taken the job from the worker that was making the sandbox, another
+// one must have gone on with the intent, and all copies but one must be gone.
+func (r *Result) twice(copies []Box) string {
+	var there []string
+	for _, b := range copies {
+		if b.Gone.IsZero() {
+			there = append(there, b.ID)
+		}
+	}
+	if len(there) > 1 {
+		return strings.Join(there, " and ") + " are there"
+	}
+	var makers []State
+	for _, s := range r.r.States[copies[0].Session] {
+		if s.State == session.Provisioning && s.Attempt == copies[0].Attempt {
+			makers = append(makers, s)
+		}
+	}
+	for i := 1; i < len(makers); i++ {
+		if r.took(makers[i-1], makers[i]) {
+			return ""
+		}
+	}
+	return "no fault took it from its maker"
+}
+
+// took reports whether a fault took the job that was making a sandbox, and by that
+// the intent, from one holder to another: the first one was lost, or told to stop. A
+// worker may be its own heir, when the queue was mute.
+func (r *Result) took(from, to State) bool {
+	if from.Job != to.Job {
+		return false
+	}
+	since := from.Time.Add(-r.r.AckWait - Spare)
+	within := func(at time.Time) bool { return at.After(since) && !at.After(to.Time) }
+	if slices.ContainsFunc(r.takeovers(), func(t Takeover) bool {
+		return t.Job.Plan.Session == from.Session && t.Job.Plan.ID == from.Job && t.From == from.Worker && t.blameless() && within(t.At)
+	}) {
+		return true
+	}
+	return slices.ContainsFunc(r.r.Faults, func(f Fault) bool {
+		return f.Kind == "worker-restart" && f.Target == from.Worker && f.From.Before(to.Time) && slices.ContainsFunc(r.r.Jobs, func(j *Job) bool {
+			return j.Plan.Session == from.Session && j.Plan.ID == from.Job && slices.ContainsFunc(j.of(events.KindInterrupted), func(e Event) bool {
+				return e.Writer == from.Worker && within(e.Time)
+			})
+		})
+	})
 }
 
 // view is promise 9: at rest Redis holds what the streams say, and holds it again

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -69,59 +68,6 @@ func (r *Result) attempts(j *Job) {
 			attempt, retried = c.Attempt, false
 		}
 	}
-}
-
-// Takeover is how a job came from one worker's hands into another's.
-type Takeover struct {
-	Job   *Job
-	From  string
-	At    time.Time
-	Cause *Fault        // that took the worker; nil if none is known
-	After time.Duration // from the fault to the new claim, if there is one
-}
-
-// Takeovers are all claims that took a job from a worker that had vanished.
-func Takeovers(rec *Record) (out []Takeover) {
-	for _, j := range rec.Jobs {
-		cs := j.claims()
-		for i, c := range cs {
-			if !c.Takeover || i == 0 {
-				continue
-			}
-			t := Takeover{Job: j, From: cs[i-1].Worker, At: c.Time}
-			for k := range rec.Faults {
-				f := &rec.Faults[k]
-				if f.Target == t.From && f.From.Before(t.At) && f.From.After(cs[i-1].Time.Add(-time.Second)) {
-					t.Cause, t.After = f, t.At.Sub(f.From)
-				}
-			}
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// takeovers is promise 2 again: no job is taken from a worker that holds it in
-// good health. Whatever may keep a beat from the queue explains one.
-func takeovers(r *Result) {
-	for _, t := range Takeovers(r.r) {
-		r.saw(2, 1, t.At.Add(-r.r.AckWait), t.At)
-		if t.Cause == nil && !r.troubled(t.At.Add(-4*r.r.AckWait), t.At) {
-			r.job(2, t.Job, "taken from worker %s at %s, and nothing had befallen that worker", t.From, clock(t.At))
-		}
-	}
-}
-
-// troubled reports whether a fault between a worker and the queue was under way,
-// or had just been.
-func (r *Result) troubled(from, to time.Time) bool {
-	return slices.ContainsFunc(r.r.Faults, func(f Fault) bool {
-		switch f.Class {
-		case "worker", "nats", "network":
-			return f.From.Before(to) && from.Before(f.To)
-		}
-		return false
-	})
 }
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }

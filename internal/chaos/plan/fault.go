@@ -111,6 +111,11 @@ func breakages(o Options, kinds []kind, r *rand.Rand) []*Fault {
 			deck = append(deck, k)
 		}
 	}
+	// Not before there is something to break, nor when all is over.
+	calm, until := o.Jobs/20, o.Jobs*9/10
+	if o.Calm > 0 {
+		calm, until = o.Calm, o.Jobs
+	}
 	first := r.Perm(len(kinds))
 	var out []*Fault
 	for n := range o.Faults {
@@ -124,9 +129,8 @@ func breakages(o Options, kinds []kind, r *rand.Rand) []*Fault {
 		}
 		out = append(out, &Fault{
 			Kind: k.name, Class: k.class, Target: r.IntN(1 << 20), Arg: r.IntN(1 << 20),
-			For: o.AckWait * time.Duration(tenths) / 10,
-			// Not before there is something to break, nor when all is over.
-			After: o.Jobs/20 + r.IntN(max(1, o.Jobs*17/20)),
+			For:   o.AckWait * time.Duration(tenths) / 10,
+			After: calm + r.IntN(max(1, until-calm)),
 		})
 	}
 	slices.SortStableFunc(out, func(a, b *Fault) int { return a.After - b.After })

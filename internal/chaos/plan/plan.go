@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -17,6 +15,7 @@ type Options struct {
 	Kinds   []string      // of faults; empty is all
 	Only    []Flavour     // of jobs; empty is all in their usual shares
 	Open    int           // sessions in use at a time; 12
+	Calm    int           // how many jobs are published before the first fault; 0 is a twentieth
 	Idle    time.Duration // idle timeout of sessions; 0 gives each one its own, of some seconds
 }
 
@@ -49,18 +48,13 @@ func New(o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Counts says how many jobs of each flavour there are, as "flavour n", by name.
-func (p *Plan) Counts() []string {
+// Flavours says how many jobs of each flavour there are.
+func (p *Plan) Flavours() map[Flavour]int {
 	n := map[Flavour]int{}
 	for _, j := range p.Jobs {
 		n[j.Flavour]++
 	}
-	var out []string
-	for f, c := range n {
-		out = append(out, fmt.Sprintf("%s %d", f, c))
-	}
-	slices.Sort(out)
-	return out
+	return n
 }
 
 // Sessions says how many sessions the plan uses.

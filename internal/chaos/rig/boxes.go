@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"time"
-
-	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // BoxOptions says how the sandbox server behaves by itself.
@@ -56,7 +54,7 @@ func startBoxes(dir string, o BoxOptions) (*Boxes, error) {
 	b := &Boxes{Key: "e2b_chaos0000000000000000000000000000000000", log: filepath.Join(dir, "e2b.log")}
 	b.http.Timeout = 20 * time.Second
 	for _, to := range []*string{&b.addr, &b.control} {
-		addr, err := stack.FreeAddr()
+		addr, err := freeAddr()
 		if err != nil {
 			return nil, err
 		}
@@ -102,15 +100,26 @@ func (b *Boxes) Arm(ctx context.Context, t Trouble) (id int, err error) {
 	return id, err
 }
 
-// Met says how many calls a fault has met.
-func (b *Boxes) Met(ctx context.Context, id int) (n int, err error) {
-	err = b.call(ctx, http.MethodGet, fmt.Sprintf("/fault?id=%d", id), nil, &n)
-	return n, err
+// Ops are the operations that a workload makes, by the names of local.Faults.
+func Ops() []string {
+	return []string{"create", "connect", "get", "list", "pause", "kill", "timeout", "start", "process.list", "signal", "read", "write", "stat", "remove"}
 }
 
-// Disarm takes a fault out and says how many calls it has met.
-func (b *Boxes) Disarm(ctx context.Context, id int) (n int, err error) {
-	err = b.call(ctx, http.MethodDelete, fmt.Sprintf("/fault?id=%d", id), nil, &n)
+// Met says when a fault has met calls.
+func (b *Boxes) Met(ctx context.Context, id int) (at []time.Time, err error) {
+	err = b.call(ctx, http.MethodGet, fmt.Sprintf("/fault?id=%d", id), nil, &at)
+	return at, err
+}
+
+// Disarm takes a fault out and says when it has met calls.
+func (b *Boxes) Disarm(ctx context.Context, id int) (at []time.Time, err error) {
+	err = b.call(ctx, http.MethodDelete, fmt.Sprintf("/fault?id=%d", id), nil, &at)
+	return at, err
+}
+
+// Calls says how often each operation was called so far.
+func (b *Boxes) Calls(ctx context.Context) (n map[string]int, err error) {
+	err = b.call(ctx, http.MethodGet, "/calls", nil, &n)
 	return n, err
 }
 

@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b"
@@ -61,8 +61,21 @@ type desk struct {
 }
 
 type trouble struct {
-	met    atomic.Int64
+	mu     sync.Mutex
+	met    []time.Time
 	remove func()
+}
+
+func (t *trouble) meets() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.met = append(t.met, time.Now())
+}
+
+func (t *trouble) times() []time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.met)
 }
 
 func (d *desk) routes() http.Handler {
@@ -88,12 +101,19 @@ func (d *desk) routes() http.Handler {
 		if r.Method == http.MethodDelete {
 			t.remove()
 		}
-		answer(w, t.met.Load())
+		answer(w, t.times())
 	}
 	mux.HandleFunc("GET /fault", fault)
 	mux.HandleFunc("DELETE /fault", fault)
 	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, d.srv.KillSandbox(r.URL.Query().Get("id")))
+	})
+	mux.HandleFunc("GET /calls", func(w http.ResponseWriter, _ *http.Request) {
+		n := map[string]int{}
+		for _, op := range Ops() {
+			n[op] = d.srv.Faults().Count(op)
+		}
+		answer(w, n)
 	})
 	mux.HandleFunc("GET /journal", func(w http.ResponseWriter, _ *http.Request) {
 		d.look()
@@ -111,7 +131,7 @@ func (d *desk) routes() http.Handler {
 func (d *desk) arm(t Trouble) int {
 	tr := &trouble{}
 	tr.remove = d.srv.Faults().Add(local.Fault{
-		Op: t.Op, Sandbox: t.Sandbox, Skip: t.Skip, Count: t.Count, Action: t.action(), Met: func() { tr.met.Add(1) },
+		Op: t.Op, Sandbox: t.Sandbox, Skip: t.Skip, Count: t.Count, Action: t.action(), Met: tr.meets,
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()

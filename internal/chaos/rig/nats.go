@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-
-	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // natsConfig is what a NATS server's process is told.
@@ -33,7 +31,7 @@ func natsRole(ctx context.Context, body []byte) error {
 		return err
 	}
 	o := &server.Options{
-		ServerName: c.Name, StoreDir: c.Dir, JetStream: true, NoSigs: true, LogFile: c.Dir + ".server.log",
+		ServerName: c.Name, StoreDir: c.Dir, JetStream: true, NoSigs: true, LogFile: c.Dir + ".server.log", Logtime: true,
 		JetStreamMaxStore: 64 << 30, JetStreamMaxMemory: 1 << 30,
 	}
 	o.Host, o.Port = split(c.Client)
@@ -119,7 +117,7 @@ func (r *Rig) startCluster(n int) error {
 			Name: name, Dir: filepath.Join(r.Dir, name), Alone: n == 1,
 		}}
 		for _, to := range []*string{&node.cfg.Client, &node.cfg.Cluster, &node.cfg.Monitor} {
-			addr, err := stack.FreeAddr()
+			addr, err := freeAddr()
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,11 @@ type Redis struct {
 }
 
 func startRedis(dir string) (*Redis, error) {
-	s, err := stack.StartRedis(stack.RedisOptions{Dir: dir})
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	s, err := stack.StartRedis(stack.RedisOptions{Addr: addr, Dir: dir})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,11 @@ type Way struct {
 
 // way makes a way to an address.
 func (n *network) way(name, to string) (*Way, error) {
-	w := &Way{name: name, to: to, net: n, Addr: "127.0.0.1:0"}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	w := &Way{name: name, to: to, net: n, Addr: addr}
 	if err := w.Heal(); err != nil {
 		return nil, err
 	}
