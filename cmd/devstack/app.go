@@ -64,13 +64,18 @@ func (a app) upCommand() *cli.Command {
 func (a app) e2bCommand() *cli.Command {
 	var o e2bOptions
 	return &cli.Command{
-		Name:        "e2b",
-		Usage:       "start the sandbox server alone, for any program that uses an E2B SDK",
-		Description: "Prints the variables an SDK wants, then \"ready\", on stdout.",
+		Name:  "e2b",
+		Usage: "start the sandbox server alone, for any program that uses an E2B SDK",
+		Description: "Prints the variables an SDK wants, then \"ready\", on stdout. With --data sandboxes,\n" +
+			"paused ones too, and snapshots are there again after a restart; processes are not.",
 		Flags: []cli.Flag{
 			dataFlag(&o.dataDir),
 			envFileFlag(&o.envFile),
 			addrFlag("e2b-addr", "the sandbox server", &o.addr),
+			&cli.StringFlag{Name: "fault", Usage: "script failures as `FILE` says, in JSON (docs/e2b.md)", Destination: &o.faultFile, TakesFile: true},
+			&cli.StringFlag{Name: "record", Usage: "append the traffic to `FILE`, a line of JSON a call, without keys, tokens and contents", Destination: &o.recordFile, TakesFile: true},
+			&cli.DurationFlag{Name: "latency", Usage: "let every call wait `DURATION`, as the way to a cloud does", Destination: &o.latency},
+			&cli.BoolFlag{Name: "insecure-no-isolation", Usage: "take an address beyond loopback although sandboxes are not strongly isolated", Destination: &o.insecure},
 			logLevelFlag(&o.logLevel, "warn"),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -4,12 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
+	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
 type e2bOptions struct {
 	dataDir, addr, envFile, logLevel string
+	faultFile, recordFile            string
+	latency                          time.Duration
+	insecure                         bool
+}
+
+// server opens what the options name. The returned func closes it.
+func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err error) {
+	e = stack.E2BOptions{Insecure: o.insecure, Latency: o.latency}
+	closeAll = func() error { return nil }
+	if o.latency < 0 {
+		return e, closeAll, fmt.Errorf("--latency %s: want no less than 0", o.latency)
+	}
+	if o.faultFile != "" {
+		if e.Faults, err = local.LoadFaults(o.faultFile); err != nil {
+			return e, closeAll, fmt.Errorf("--fault: %w", err)
+		}
+	}
+	if o.recordFile != "" {
+		f, err := os.OpenFile(o.recordFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return e, closeAll, fmt.Errorf("--record: %w", err)
+		}
+		e.Record, closeAll = f, f.Close
+	}
+	return e, closeAll, nil
 }
 
 // e2b starts the sandbox server alone and keeps it until ctx ends. Its
@@ -19,8 +47,13 @@ func (a app) e2b(ctx context.Context, o e2bOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	server, closeAll, err := o.server()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
 	life := context.WithoutCancel(ctx)
-	s, err := stack.StartE2B(life, stack.Options{DataDir: o.dataDir, E2BAddr: o.addr, Log: log})
+	s, err := stack.StartE2B(life, stack.Options{DataDir: o.dataDir, E2BAddr: o.addr, Log: log, E2B: server})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +18,8 @@ func TestMain(m *testing.M) {
 // TestScripts runs one script a behaviour. Beside testscript's own commands
 // they may use:
 //
-//	await FILE    wait until the file is there
+//	await FILE      wait until the file is there
+//	api FILE PATH   ask the sandbox server of an env file
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -27,8 +31,29 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TMPDIR", env.WorkDir+"/.tmp")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "api": api},
 	})
+}
+
+// api prints the answer to GET PATH of the sandbox server whose address and key
+// stand in FILE.
+func api(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: api FILE PATH")
+	}
+	vars := make(map[string]string)
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		vars[k] = v
+	}
+	req, err := http.NewRequest(http.MethodGet, vars["E2B_API_URL"]+args[1], nil)
+	ts.Check(err)
+	req.Header.Set("X-API-Key", vars["E2B_API_KEY"])
+	res, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer res.Body.Close()
+	_, err = io.Copy(ts.Stdout(), res.Body)
+	ts.Check(err)
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {

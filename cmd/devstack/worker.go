@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/sandjet/sandjet/internal/stack"
@@ -26,6 +27,7 @@ func startWorker(ctx context.Context, getenv func(string) string, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
+	cfg.Environ = os.Environ()
 	w, err := worker.New(cfg, log)
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)

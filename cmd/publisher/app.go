@@ -71,10 +71,13 @@ func (a *App) root() *cli.Command {
 			a.lifecycleCommand(destroy),
 			a.uploadCommand(),
 			a.downloadCommand(),
+			a.cloneCommand(),
+			a.publishCommand(),
 			a.sessionsCommand(),
 			a.jobsCommand(),
 			a.whyCommand(),
 			a.deadCommand(),
+			a.auditCommand(),
 			a.doctorCommand(),
 		},
 	}

@@ -30,10 +30,18 @@ func (a *App) doctorCommand() *cli.Command {
 		Name:        "doctor",
 		Usage:       "look at the deployment from here and say what to repair",
 		Description: "publisher doctor --context prod",
-		Flags:       reconcileFlags(),
+		Flags: append(reconcileFlags(), &cli.StringFlag{
+			Name: "policy", Usage: "look at nothing but the policy `FILE`, before a worker gets it", TakesFile: true,
+		}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {
 				return err
+			}
+			if file := cmd.String("policy"); file != "" {
+				if cmd.Bool("reconcile") || cmd.Bool("dry-run") {
+					return usagef(cmd, "--policy asks nobody: leave out --reconcile and --dry-run")
+				}
+				return a.conclude(cmd, examinePolicy(file))
 			}
 			if cmd.Bool("reconcile") {
 				return a.connected(a.reconcile)(ctx, cmd)
@@ -58,6 +66,11 @@ func (a *App) doctor(ctx context.Context, cmd *cli.Command) error {
 		defer c.Close()
 		found = c.examine(ctx)
 	}
+	return a.conclude(cmd, found)
+}
+
+// conclude prints what was found. A problem is exit code 1.
+func (a *App) conclude(cmd *cli.Command, found []finding) error {
 	if err := a.printFindings(cmd, found); err != nil {
 		return err
 	}

@@ -31,5 +31,21 @@ func pairs(flag string, items []string, lookup func(string) (string, bool)) (map
 	return m, nil
 }
 
+// secretRefs reads items that are VAR=NAME, or NAME alone: "github-token" is then given
+// as GITHUB_TOKEN.
+func secretRefs(items []string) (map[string]string, error) {
+	named := make([]string, len(items))
+	for i, item := range items {
+		if named[i] = item; !strings.Contains(item, "=") && item != "" {
+			named[i] = strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(item)) + "=" + item
+		}
+	}
+	m, err := pairs("secret", named, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w or the name of a secret", err)
+	}
+	return m, nil
+}
+
 // newID makes a job id: short enough to retype, and 60 random bits long.
 func newID() string { return strings.ToLower(rand.Text()[:12]) }

@@ -8,6 +8,33 @@ import (
 	"github.com/sandjet/sandjet/internal/wire"
 )
 
+func TestSecretRefs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		items []string
+		want  map[string]string
+		err   string
+	}{
+		"none":   {},
+		"name":   {items: []string{"github-token"}, want: map[string]string{"GITHUB_TOKEN": "github-token"}},
+		"both":   {items: []string{"T=db.main", "db.main"}, want: map[string]string{"T": "db.main", "DB_MAIN": "db.main"}},
+		"twice":  {items: []string{"a-b", "A_B=c"}, err: "A_B: given twice"},
+		"no var": {items: []string{"=c"}, err: "want K=V or the name of a secret"},
+		"empty":  {items: []string{""}, err: "want K=V or the name of a secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := secretRefs(tc.items)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	env := func(k string) (string, bool) { return "ours", k == "SET" }

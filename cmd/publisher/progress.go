@@ -47,7 +47,7 @@ func says(kind events.Kind, data []byte) string {
 		})
 	case events.KindStep:
 		return saysAs(data, func(s events.Step) string {
-			return join(" ", s.Name, s.State, s.Detail)
+			return join(": ", join(" ", strings.ReplaceAll(s.Name, "_", " "), s.State), s.Detail)
 		})
 	case events.KindProgress:
 		return saysAs(data, func(p events.Progress) string {
@@ -84,6 +84,8 @@ func waiting(w events.Waiting) string {
 		s = "waiting for a free sandbox"
 	case events.WaitBreaker:
 		s = "waiting for E2B to answer again"
+	case events.WaitRemote:
+		s = "waiting for the git server to answer again"
 	case events.WaitDelay:
 		s = "waiting for its time"
 		if !w.Until.IsZero() {

@@ -22,6 +22,7 @@ func (a *App) provisionCommand() *cli.Command {
 			&cli.DurationFlag{Name: "idle-timeout", Usage: "pause it after `DURATION` without work (5m unless given)", HideDefault: true, Validator: positive},
 			&cli.DurationFlag{Name: "max-age", Usage: "destroy it after `DURATION`, whatever happens (24h unless given)", HideDefault: true, Validator: positive},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "environment `K=V` of every command, or K alone to pass ours on; may be repeated"},
+			&cli.StringSliceFlag{Name: "secret", Usage: "`NAME` of a secret that the worker knows, given to every command as the variable of that name, or VAR=NAME; may be repeated"},
 			&cli.StringSliceFlag{Name: "metadata", Usage: "metadata `K=V` for E2B; may be repeated"},
 			&cli.StringSliceFlag{Name: "allow-out", Usage: "`HOST` or CIDR it may reach; may be repeated"},
 			&cli.StringSliceFlag{Name: "deny-out", Usage: "`HOST` or CIDR it may not reach; may be repeated"},
@@ -54,6 +55,9 @@ func (a *App) provisionPayload(cmd *cli.Command) (*jobs.Provision, error) {
 		Network:     network(cmd),
 	}
 	if p.Env, err = pairs("env", cmd.StringSlice("env"), a.Env); err != nil {
+		return nil, &usageErr{cmd: cmd, err: err}
+	}
+	if p.Secrets, err = secretRefs(cmd.StringSlice("secret")); err != nil {
 		return nil, &usageErr{cmd: cmd, err: err}
 	}
 	if p.Metadata, err = pairs("metadata", cmd.StringSlice("metadata"), nil); err != nil {

@@ -30,6 +30,7 @@ func (a *App) runCommand() *cli.Command {
 			sessionFlag("session `ID`; without one the command gets a sandbox of its own that goes when it ends"),
 			&cli.BoolFlag{Name: "shell", Usage: "the one argument is a shell command line"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "environment `K=V`, or K alone to pass ours on; may be repeated"},
+			&cli.StringSliceFlag{Name: "secret", Usage: "`NAME` of a secret that the worker knows, given as the variable of that name, or VAR=NAME; may be repeated"},
 			&cli.StringFlag{Name: "cwd", Usage: "working `DIR` in the sandbox"},
 			&cli.StringFlag{Name: "user", Usage: "run as `USER` of the sandbox"},
 			&cli.StringFlag{Name: "stdin", Usage: "feed the command `FILE`, - being our own stdin"},
@@ -41,7 +42,8 @@ func (a *App) runCommand() *cli.Command {
 			&cli.DurationFlag{Name: "delay", Usage: "begin no sooner than after `DURATION`", HideDefault: true, Validator: positive},
 			&cli.StringFlag{Name: "unique", Usage: "`KEY` of which only one job may be alive"},
 			&cli.BoolFlag{Name: "parallel", Usage: "run beside the session's other jobs, not after them"},
-		}, jobFlags()),
+			&cli.StringFlag{Name: "repo", Usage: "clone `URL` and run in it; the flags from here on are of the repository"},
+		}, cloneFlags(), publishFlags(), []cli.Flag{credentialFlag()}, jobFlags()),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return withCode(exitNotRun, a.run(ctx, cmd))
 		},
@@ -111,6 +113,12 @@ func (a *App) runPayload(cmd *cli.Command) (*jobs.Run, error) {
 	}
 	if p.Env, err = pairs("env", cmd.StringSlice("env"), a.Env); err != nil {
 		return nil, &usageErr{cmd: cmd, err: err}
+	}
+	if p.Secrets, err = secretRefs(cmd.StringSlice("secret")); err != nil {
+		return nil, &usageErr{cmd: cmd, err: err}
+	}
+	if p.Repo, err = repoOf(cmd); err != nil {
+		return nil, err
 	}
 	p.Stdin, err = a.readStdin(cmd.String("stdin"))
 	return p, err

@@ -14,13 +14,18 @@ import (
 // stderr and end the following.
 type view func(e events.Event) error
 
-// streamView passes the command's output through, byte by byte.
+// streamView passes the command's output through, byte by byte, and says on stderr
+// which steps of a repo block are done.
 func (a *App) streamView(e events.Event) (err error) {
 	switch e.Kind {
 	case events.Stdout:
 		_, err = a.console.Out(e.Data)
 	case events.Stderr:
 		_, err = a.console.Write(e.Data)
+	case events.KindStep:
+		if s := stepNote(e); s != "" {
+			a.note("%s", s)
+		}
 	}
 	return err
 }
