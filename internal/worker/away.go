@@ -115,11 +115,28 @@ func (w *Worker) outOfTheWay(ctx context.Context, session, job string) (gone boo
 	if err != nil || !past.Ended() {
 		return false, err
 	}
-	next, err := w.view.Leave(ctx, store.Entry{Session: session, Job: job}, 0)
+	next, err := w.view.Leave(ctx, store.Entry{Session: session, Job: job}, w.idleAfter(ctx, session, past))
 	if err != nil {
 		return false, fmt.Errorf("clear the lane: %w", err)
 	}
 	w.log.Info("ended job taken out of the lane", "session_id", session, "job_id", job)
 	w.pass(session, next)
 	return true, nil
+}
+
+// idleAfter is what is left of a session's idle time since the end of a job that has
+// used its sandbox; 0 if there is nothing to wait for.
+func (w *Worker) idleAfter(ctx context.Context, id string, past events.History) time.Duration {
+	if !past.Started.OK() {
+		return 0
+	}
+	rec, _, err := w.view.Session(ctx, id)
+	if err != nil { // the view has lost it, or is behind
+		k, readErr := w.sessions.read(ctx, id)
+		rec, err = k.Record, readErr
+	}
+	if err != nil || !mayPause(rec.State) {
+		return 0
+	}
+	return w.sessions.idle(rec) - time.Since(past.Outcome.Time)
 }

@@ -66,6 +66,27 @@ func TestEndedJobCountsAsUse(t *testing.T) {
 	require.GreaterOrEqual(t, asleep.UpdatedAt.Sub(past.Outcome.Time), 4*time.Second)
 }
 
+// So it is when the pause finds the ended job with the turn.
+func TestEndedJobInTheWayCountsAsUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	job := w.run("s1", "true")
+	w.done(job)
+	view := w.view(w.redis.URL())
+	// An older use of the session was due, and is claimed.
+	require.NoError(t, view.ClearDeadline(t.Context(), store.Idle, "s1"))
+	require.NoError(t, view.SetDeadline(t.Context(), store.Idle, "s1", 4*time.Second))
+	_, err := view.Enter(t.Context(), store.Entry{Session: "s1", Job: job.ID, Origin: 1, Exclusive: true, Holder: "dead/JOBS.1.1"}, time.Millisecond)
+	require.NoError(t, err)
+	e := w.follow(w.publish(jobs.SandboxPause, &jobs.Lifecycle{Common: jobs.Common{
+		Session: "s1", Labels: map[string]string{worker.IdleLabel: "true"},
+	}}))
+	require.Equal(t, events.Succeeded, e.Kind)
+	require.Equal(t, "not idle any more", e.Reason)
+	w.state("s1", session.Active)
+}
+
 // A pause in its turn does not wait for the jobs that wait for it.
 func TestPauseBeforeOthers(t *testing.T) {
 	t.Parallel()
