@@ -118,6 +118,9 @@ func (t *tide) known(ctx context.Context) (string, error) {
 	}
 }
 
+// fillAgain is how long after a try in vain the next one comes.
+const fillAgain = 250 * time.Millisecond
+
 // know has the lanes filled if they are not known: Redis has just been wiped, or
 // begun. It does not block.
 func (t *tide) know() {
@@ -136,6 +139,9 @@ func (t *tide) know() {
 		t.lost()
 		if err := t.fill(ctx); err != nil && t.parted.Err() == nil {
 			t.log.Warn("lanes not filled, trying again", "err", err)
+		}
+		if t.view.Lanes() == "" { // who waits for them asks for it at once
+			_ = sleep(t.parted, jobs.Jitter(fillAgain))
 		}
 		t.mu.Lock()
 		t.filling = false

@@ -22,7 +22,8 @@ const lookAgain = 5 * time.Second
 // turn enters the job in its session's lane and waits for its turn: near the head
 // in place for a while, else off the queue.
 func (h *hold) turn() error {
-	if err := h.inOrder(); err != nil {
+	// A command that runs already is to be stopped, wherever its job stands.
+	if err := h.inOrder(); err != nil && !(errors.Is(err, errCancelled) && h.lives()) {
 		return err
 	}
 	wake, forget := h.w.wakes.listen(h.d.Session, h.d.ID)
