@@ -124,7 +124,7 @@ func Decide(class Class, attempt, maxAttempts int, retryAsked bool) Decision {
 	case waits:
 		return Decision{Fate: Wait, Delay: Jitter(waitFor[class])}
 	case ends:
-		if retryAsked && more && retryable(class) {
+		if retryAsked && more && class.OfCommand() {
 			return again
 		}
 		return Decision{Fate: Fail, SpendsAttempt: ran(class)}
@@ -135,9 +135,9 @@ func Decide(class Class, attempt, maxAttempts int, retryAsked bool) Decision {
 	return Decision{Fate: Die, SpendsAttempt: true}
 }
 
-// retryable reports whether retry_on_exit may ask for another attempt: only
-// where a command has ended.
-func retryable(c Class) bool {
+// OfCommand reports whether an attempt failed with the end of its command. Only then
+// may retry_on_exit ask for another one.
+func (c Class) OfCommand() bool {
 	switch c {
 	case ClassCommandFailed, ClassCommandTimeout, ClassSilentTimeout:
 		return true

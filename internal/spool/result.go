@@ -13,6 +13,7 @@ const (
 	StopTimeout   = "timeout"   // its time limit
 	StopSilent    = "silent"    // no output for too long
 	StopCancelled = "cancelled" // somebody asked
+	StopAbandoned = "abandoned" // its job ended, or went on, without it
 	StopCwd       = "cwd"       // it never began: the working directory is not there
 )
 

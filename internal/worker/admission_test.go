@@ -15,6 +15,7 @@ import (
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/worker"
 )
@@ -108,6 +109,31 @@ func TestFleetKeepsItsLimit(t *testing.T) {
 	}
 	require.Equal(t, 7, w.e2b.Faults().Count("create"))
 	require.GreaterOrEqual(t, w.e2b.Faults().Count("connect"), 5)
+}
+
+// Redis goes away while a job stands in line: the job waits for that, and says so.
+func TestRedisGoesAwayFromTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker(limit(1, 0))
+	busy := w.owned("x", "x", gate)
+	w.until(busy, 3)
+	job := w.owned("a", "a", "true")
+	w.waiting(job, events.WaitQuota)
+	w.redis.Kill()
+	w.waiting(job, events.WaitBreaker)
+	back, err := stack.StartRedis(stack.RedisOptions{Addr: w.redis.Addr})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = back.Stop() })
+	w.open("x", "x")
+	w.done(busy)
+	e := w.done(job)
+	told := slices.IndexFunc(e.Events, func(ev events.Event) bool {
+		var wait events.Waiting
+		return ev.Kind == events.KindWaiting && ev.Decode(&wait) == nil && wait.Why == events.WaitBreaker
+	})
+	first := ended{Events: e.Events[:told]}
+	require.Equal(t, 1, first.count(events.KindClaimed), "the job was let go without a word")
 }
 
 // Owners take turns, however many sessions each has in line; within an owner the

@@ -93,6 +93,7 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 	if err := h.account(ctx, &out); err != nil {
 		return h.giveUp(err)
 	}
+	h.hush(ctx, out)
 	h.booked(ctx)
 	out.Reason = h.masking.text(out.Reason)
 	out.Masked = out.Masked || h.masking.found.Load()
@@ -198,8 +199,11 @@ func (h *hold) since() time.Time {
 func (h *hold) later(decision jobs.Decision, out events.Outcome) (again bool, _ error) {
 	if h.ask.line.Session != "" && jobs.Class(out.Class) == jobs.ClassQuota && decision.Fate == jobs.Wait {
 		var err error
-		if decision.Delay, again, err = h.standInLine(&out); again || err != nil {
-			return again, h.letGoOn(err)
+		if decision.Delay, again, err = h.standInLine(&out); err != nil {
+			return h.settle(out, err) // Redis, say, cannot be asked: that is a wait too
+		}
+		if again {
+			return true, nil
 		}
 	}
 	ctx, done := h.w.parting(h.ctx)

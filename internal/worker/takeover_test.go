@@ -13,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/e2b/local"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/session"
+	"github.com/sandjet/sandjet/internal/spool"
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
@@ -216,6 +218,7 @@ func TestRunThatCannotBegin(t *testing.T) {
 	require.Equal(t, 2, e.Attempts)
 }
 
+// A job that takes down its workers is given up, and so is its command.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +226,8 @@ func TestQuarantine(t *testing.T) {
 	for i := range 2 {
 		p := w.spawn(fmt.Sprintf("w%d", i), "WORKER_ACK_WAIT=1s")
 		if i == 0 {
-			job = w.run("s1", "sleep", "300")
+			job = w.shell("s1", "echo begun; sleep 300")
+			w.until(job, 1)
 		}
 		require.Eventually(t, func() bool {
 			h, err := w.facts.History(t.Context(), job)
@@ -235,4 +239,61 @@ func TestQuarantine(t *testing.T) {
 	e := w.follow(job)
 	require.Equal(t, events.Dead, e.Kind)
 	require.Equal(t, "quarantined", e.Class)
+	require.Empty(t, w.live("s1"))
+}
+
+// A job is cancelled while nobody has it, and Redis has forgotten the order of the lanes: a
+// job that begins would wait for that. Its command runs, and is followed to its end.
+func TestCancelBeforeTakeover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.spawn("first", "WORKER_ACK_WAIT=1s")
+	job := w.shell("s1", "echo begun; sleep 300")
+	w.until(job, 1)
+	p.Kill()
+	require.NoError(t, w.facts.Cancel(t.Context(), job, events.CancelRequested{Reason: "enough"}))
+	w.flushRedis()
+	_, ok, err := w.view(w.redis.URL()).BeginLanes(t.Context(), "dead", 3*time.Second)
+	require.NoError(t, err)
+	require.True(t, ok)
+	w.worker(func(c *worker.Config) { c.AckWait = time.Second })
+	e := w.follow(job)
+	require.Equal(t, events.Cancelled, e.Kind)
+	require.NotNil(t, e.ExitCode, "the command was not followed to its end")
+	require.Equal(t, 1, e.Attempts)
+	require.Empty(t, w.live("s1"))
+}
+
+// live are the runs that go on in a session's sandbox.
+func (w *world) live(session string) []string {
+	w.t.Helper()
+	live, err := spool.Live(w.t.Context(), w.box(session))
+	require.NoError(w.t, err)
+	return live
+}
+
+// An attempt that fails while its command runs on: the next attempt ends that command
+// before it starts its own, and the last one's is ended with the job.
+func TestFailedAttemptsLeaveNothingRunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	job := w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", MaxAttempts: 2}, Shell: "echo begun; sleep 300"})
+	for attempt := 1; attempt <= 2; attempt++ {
+		require.Eventually(t, func() bool {
+			h, err := w.facts.History(t.Context(), job)
+			return err == nil && h.Started.Value.Attempt == attempt && h.Stdout.Offset == int64(attempt*len("begun\n"))
+		}, eventually, tick)
+		live := w.live("s1")
+		require.Len(t, live, 1)
+		require.True(t, strings.HasSuffix(live[0], fmt.Sprintf(".%d", attempt)), "%s runs in attempt %d", live[0], attempt)
+		// The stream breaks, and the sandbox has no disk to join the command with.
+		w.e2b.Faults().Add(local.Fault{Op: "start", Action: local.Status{Code: 507, Message: "not enough disk space"}})
+		w.e2b.CutStreams()
+	}
+	e := w.follow(job)
+	require.Equal(t, events.Dead, e.Kind)
+	require.Equal(t, "internal", e.Class)
+	require.Equal(t, 2, e.Attempts)
+	require.Empty(t, w.live("s1"))
 }

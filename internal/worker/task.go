@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,13 @@ func (t *task) perform(ctx context.Context) (events.Outcome, error) {
 	if err := t.unseal(); err != nil {
 		return events.Outcome{}, err
 	}
+	if err := t.clearWay(ctx); err != nil {
+		return events.Outcome{}, err
+	}
 	if err := t.begin(); err != nil {
 		return events.Outcome{}, err
 	}
+	t.running = true
 	begun, joined := time.Now(), t.startedBefore() && !t.announced
 	res, err := t.follow(ctx)
 	if err == nil {
@@ -92,14 +97,11 @@ func (t *task) perform(ctx context.Context) (events.Outcome, error) {
 		out = t.outcome(res)
 	}
 	t.ran(begun, joined, out, err)
-	if errors.Is(err, spool.ErrVanished) || errors.Is(err, spool.ErrDamaged) {
+	if err == nil || errors.Is(err, spool.ErrVanished) || errors.Is(err, spool.ErrDamaged) {
+		t.running = false
 		t.tidy(t.run()) // nobody comes back to it
 	}
-	if err != nil {
-		return out, err
-	}
-	t.tidy(t.run())
-	return out, nil
+	return out, err
 }
 
 func (h *hold) command(p *jobs.Run) spool.Command {
@@ -124,12 +126,17 @@ func (t *task) use(k known, b *box) error {
 		return faultf(jobs.ClassSandboxLost, "the attempt ran in sandbox %s, which is gone", t.past.Started.Value.SandboxID)
 	}
 	t.session, t.box = k, b
-	t.name = fmt.Sprintf("%s.%d.%s.%d", t.d.Session, k.Generation, t.d.ID, t.attempt)
+	t.name = t.runName(k.Generation, t.attempt)
 	if point.Off(point.Join) {
 		t.name += "." + randomID(6)
 	}
 	t.attach(k, b)
 	return nil
+}
+
+// runName is how an attempt's run is called in a sandbox of the session's.
+func (h *hold) runName(generation, attempt int) string {
+	return fmt.Sprintf("%s.%d.%s.%d", h.d.Session, generation, h.d.ID, attempt)
 }
 
 // run is this attempt's place in the sandbox.
@@ -409,10 +416,7 @@ func (t *task) stopOnWish(ctx context.Context) (done func()) {
 			t.mu.Lock()
 			run := spool.Run{Box: t.hold.box.Box, Name: t.name, User: t.p.User}
 			t.mu.Unlock()
-			begun := time.Now()
-			err := run.Stop(ctx, spool.StopCancelled, grace)
-			t.w.books.enter(t.by(audit.E2B, "stop", t.session.SandboxID), nil, begun, err)
-			return err
+			return t.stop(ctx, run, t.session.SandboxID, spool.StopCancelled)
 		}
 		pace := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0), backoff.WithMaxInterval(5*time.Second))
 		_ = backoff.RetryNotify(stop, backoff.WithContext(pace, ctx), func(err error, _ time.Duration) {
@@ -420,6 +424,51 @@ func (t *task) stopOnWish(ctx context.Context) (done func()) {
 		})
 	}()
 	return func() { cancel(); <-finished }
+}
+
+// stop ends a run of the job's.
+func (h *hold) stop(ctx context.Context, run spool.Run, sandbox, reason string) error {
+	begun := time.Now()
+	err := run.Stop(ctx, reason, grace)
+	h.w.books.enter(h.by(audit.E2B, "stop", sandbox), nil, begun, err)
+	return err
+}
+
+// clearWay ends the command of the attempt before this one, if that failed for another
+// reason than its command's end: two attempts never run side by side.
+func (t *task) clearWay(ctx context.Context) error {
+	last := t.past.Started.Value
+	if last.Attempt == 0 || last.Attempt >= t.attempt || last.Generation != t.session.Generation || jobs.Class(t.past.Retrying.Value.Class).OfCommand() {
+		return nil
+	}
+	run := spool.Run{Box: t.box.Box, Name: t.runName(last.Generation, last.Attempt), User: t.p.User}
+	return t.stop(ctx, run, t.session.SandboxID, spool.StopAbandoned)
+}
+
+// hush ends the command that a job leaves behind which ends without it: nobody comes
+// to join it any more.
+func (h *hold) hush(ctx context.Context, out events.Outcome) {
+	if out.ExitCode != nil || !h.running && !h.lives() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.w.cfg.DrainTimeout/2) // the end is written after it
+	defer cancel()
+	began := cmp.Or(h.session.Generation, h.past.Started.Value.Generation)
+	k, err := h.w.sessions.read(ctx, h.d.Session)
+	if err == nil && (k.State != session.Active || k.Generation != began) {
+		return // it went with its sandbox, or sleeps with it
+	}
+	var b *box
+	if err == nil {
+		b, err = h.w.sessions.open(ctx, k)
+	}
+	if err == nil {
+		run := spool.Run{Box: b.Box, Name: h.runName(k.Generation, h.attempt), User: h.d.Payload.(*jobs.Run).User}
+		err = h.stop(ctx, run, k.SandboxID, spool.StopAbandoned)
+	}
+	if err != nil {
+		h.log.Warn("the job's command may run on", "sandbox_id", k.SandboxID, "err", err)
+	}
 }
 
 // outcome says how the command ended.
