@@ -80,6 +80,7 @@ type Waiting struct {
 	Why    string    `json:"why"`
 	Detail string    `json:"detail,omitempty"`
 	Ahead  int       `json:"ahead,omitempty"` // jobs before it in the lane, or sessions before its own in line for a slot
+	Since  time.Time `json:"since,omitzero"`  // with remote: from when on there has been no answer
 	Until  time.Time `json:"until,omitzero"`  // when it is looked at again at the latest
 	// Rescheduled is true when the job has left the queue's consumer and comes
 	// back through the schedule stream.

@@ -88,7 +88,7 @@ func TestFilledPayloadsAreValid(t *testing.T) {
 	for _, why := range []string{
 		events.WaitLane, events.WaitQuota, events.WaitRate, events.WaitBreaker, events.WaitRemote, events.WaitDelay, events.WaitTransition, events.WaitVersion,
 	} {
-		values = append(values, value{events.KindWaiting, events.Waiting{Why: why, Ahead: 1, Until: now, Rescheduled: true}})
+		values = append(values, value{events.KindWaiting, events.Waiting{Why: why, Ahead: 1, Since: now, Until: now, Rescheduled: true}})
 	}
 	for _, state := range session.States() {
 		values = append(values, value{events.SessionState, session.Record{

@@ -72,7 +72,7 @@ var advice = map[Class]string{
 	ClassUndelivered: "the consumer's delivery limit was used up without a worker finishing the job: look at its events, then replay",
 	ClassFull:        "delete objects that nobody needs (nats object ls, nats object rm) or raise WORKER_ARTIFACTS_CAP on all workers, then replay",
 	ClassSandboxLost: "the sandbox vanished on every attempt: look at E2B's status and the template, then replay",
-	ClassTransport:   "the sandbox, or the connection to it, failed on every attempt: look at its disk, the network and E2B's status, then replay",
+	ClassTransport:   "the sandbox or a server, or the connection to it, failed on every attempt: look at what the reason names, the network, the sandbox's disk and E2B's status, then replay",
 	ClassGitConflict: "the base branch kept moving or conflicts: resolve the branch by hand, or replay",
 	ClassGitAuth:     "the git server refuses the credential: renew it and check its repository scope, then replay",
 	ClassInternal:    "a fault of the worker: look at its log for this job, then replay",

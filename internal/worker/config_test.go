@@ -124,6 +124,7 @@ func TestFaultsOfTheConfig(t *testing.T) {
 		{"WORKER_GIT_KNOWN_HOSTS_FILE", "config_test.go", "WORKER_GIT_KNOWN_HOSTS_FILE is malformed: want a file with lines as in known_hosts"},
 		{"WORKER_GIT_SIGNING_KEY_FILE", "/nowhere/secret", "WORKER_GIT_SIGNING_KEY_FILE cannot be read"},
 		{"WORKER_GIT_PUSH_MODE", "secret", "WORKER_GIT_PUSH_MODE is malformed: want sandbox or host"},
+		{"WORKER_GIT_PATIENCE", "0s", "WORKER_GIT_PATIENCE is malformed: want a duration from 1s to 24h0m0s"},
 		{"WORKER_GIT_MIRRORS", "secret", "WORKER_GIT_MIRRORS is malformed: want a directory in the sandbox"},
 		{"LOG_LEVEL", "loud", "LOG_LEVEL is malformed: want debug, info, warn or error"},
 		{"LOG_FORMAT", "xml", "LOG_FORMAT is malformed: want text or json"},

@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -46,6 +47,7 @@ func (e *env) git(c *GitConfig) {
 		}
 		return s, path.IsAbs(s) && path.Clean(s) == s && s != "/" && !strings.ContainsAny(s, " \t\n")
 	})
+	e.duration("WORKER_GIT_PATIENCE", &c.Patience, time.Second, 24*time.Hour)
 }
 
 // app reads the GitHub App: its number and its key.

@@ -28,6 +28,9 @@ type GitConfig struct {
 	KnownHosts []byte     // WORKER_GIT_KNOWN_HOSTS_FILE: pinned host keys; empty is github.com's
 	PushMode   string     // WORKER_GIT_PUSH_MODE: sandbox or host; a job may only narrow it
 	Mirrors    string     // WORKER_GIT_MIRRORS: directory in the sandbox with mirrors, <host>/<path>.git
+	// WORKER_GIT_PATIENCE: how long a git server may be out of reach before that spends
+	// an attempt, and how long git may say nothing before it is ended.
+	Patience time.Duration
 
 	PullRate float64 // no variable: pull requests of the fleet a second; 1
 }
@@ -155,7 +158,3 @@ func (g *gitSide) mirror(r git.Remote) string {
 	}
 	return path.Join(g.cfg.Mirrors, r.Host, r.Path+".git")
 }
-
-// gitPatience is how long a git server may be out of reach before that spends an
-// attempt.
-const gitPatience = 30 * time.Minute

@@ -43,6 +43,8 @@ type hold struct {
 	why     string // the word of a waiting event; empty is by the class
 	between bool   // at a step of a repo block at which no command runs
 	running bool   // the command was begun or joined here, and has not been seen to end
+	// unanswered is from when on a server out of reach has not answered.
+	unanswered time.Time
 
 	mu      sync.Mutex
 	session known // what the beat keeps awake

@@ -37,6 +37,7 @@ type repoRun struct {
 
 	mu   sync.Mutex
 	told time.Time // when progress was told last
+	stir func()    // notes that git has said something; nil before the first operation
 }
 
 // order is the steps in their order.
@@ -108,7 +109,7 @@ func (r *repoRun) step(ctx context.Context, name string, do func(context.Context
 	}
 	detail, err := do(ctx)
 	if err != nil {
-		return contextCause(ctx, r.explain(err))
+		return contextCause(ctx, r.explain(name, err))
 	}
 	r.state.Done = name
 	return r.tellStep(name, events.StepDone, detail)
@@ -116,6 +117,9 @@ func (r *repoRun) step(ctx context.Context, name string, do func(context.Context
 
 // begun tells that a step begins, unless the last holder has told it and nothing since.
 func (r *repoRun) begun(name string) error {
+	if s := r.past.Step.Value; s.Name == name && s.State == events.StepBegun && s.Repo != nil && *s.Repo == r.state {
+		return nil
+	}
 	return r.tellStep(name, events.StepBegun, "")
 }
 
@@ -128,11 +132,40 @@ func (r *repoRun) tellStep(name, state, detail string) error {
 }
 
 // explain makes a server that is out of reach too long a reason to spend an attempt.
-func (r *repoRun) explain(err error) error {
-	if errors.Is(err, git.ErrUnavailable) && time.Since(r.since()) > gitPatience {
-		return &fault{class: jobs.ClassTransport, reason: fmt.Sprintf("no answer for %s", gitPatience), err: err}
+func (r *repoRun) explain(step string, err error) error {
+	if !errors.Is(err, git.ErrUnavailable) {
+		return err
 	}
-	return err
+	r.unanswered = time.Now().UTC()
+	if w := r.past.Waiting; w.Value.Why == events.WaitRemote && w.Seq > r.past.Step.Seq && !w.Value.Since.IsZero() {
+		r.unanswered = w.Value.Since
+	}
+	if time.Since(r.unanswered) < r.w.git.cfg.Patience {
+		return err
+	}
+	if step == events.StepPullRequest {
+		return &fault{class: jobs.ClassTransport, err: err, reason: fmt.Sprintf(
+			"no answer for %s: check GITHUB_API_URL, and whether the worker reaches it", r.w.git.cfg.Patience)}
+	}
+	return &fault{class: jobs.ClassTransport, pointer: "/repo/url", err: err, reason: fmt.Sprintf(
+		"no answer from %s for %s: check the address, whether its name resolves, and whether the sandbox may reach it", r.remote.Host, r.w.git.cfg.Patience)}
+}
+
+// errSilent ends an operation over which git has said nothing for too long: nothing
+// else bounds a server that takes a call and never answers.
+var errSilent = &git.Error{Op: "ask the server", Kind: git.ErrUnavailable, Message: "it took the call, and nothing came for too long"}
+
+// attend returns a context that also ends when git says nothing for too long.
+func (r *repoRun) attend(ctx context.Context, a github.Access) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if a == offline {
+		return ctx, func() { cancel(nil) }
+	}
+	t := time.AfterFunc(r.w.git.cfg.Patience, func() { cancel(errSilent) })
+	r.mu.Lock()
+	r.stir = func() { t.Reset(r.w.git.cfg.Patience) }
+	r.mu.Unlock()
+	return ctx, func() { t.Stop(); cancel(nil) }
 }
 
 // work is the job's work tree in the sandbox.
@@ -224,13 +257,19 @@ func (r *repoRun) do(ctx context.Context, a github.Access, op func(context.Conte
 		if err != nil {
 			return err
 		}
-		err = op(ctx, r.work(c))
+		attended, leave := r.attend(ctx, a)
+		err = op(attended, r.work(c))
+		silent := errors.Is(context.Cause(attended), errSilent)
+		leave()
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			r.halt()
 			return context.Cause(ctx)
+		case silent:
+			r.halt()
+			return errSilent
 		case errors.Is(err, git.ErrAuth) && !dropped && c.Password != "" && r.block.Credential == "" && r.w.git.hub != nil && r.w.git.hub.Drop(c):
 			dropped = true
 			continue
@@ -297,6 +336,7 @@ const progressEvery = time.Second
 // progress tells how far git is.
 func (r *repoRun) progress(p git.Progress) {
 	r.mu.Lock()
+	r.stir()
 	due := time.Since(r.told) >= progressEvery || p.Done && p.Total > 0
 	if due {
 		r.told = time.Now()

@@ -501,3 +501,45 @@ func (w *world) reaches(job events.Job, ok func(events.History) bool) {
 		return err == nil && ok(h)
 	}, 60*time.Second, tick)
 }
+
+// A server that does not answer is waited for, and no longer than the worker has
+// patience, whoever has the job in hand; then the reason says what to look at.
+func TestGitServerNeverAnswers(t *testing.T) {
+	t.Parallel()
+	g := newGitWorld(t)
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	g.set(func(*http.Request) { <-release })
+	patient := g.with(func(c *worker.Config) { c.Git.Patience = 4 * time.Second })
+	first := g.worker(patient)
+	for name, url := range map[string]string{"mute": g.url, "unknown": "https://git.sandjet.invalid/acme/app.git"} {
+		repo := g.block()
+		repo.URL, repo.PullRequest = url, nil
+		job := g.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: name, MaxAttempts: 2}, Repo: repo, Argv: []string{"true"}})
+		var since time.Time
+		g.reaches(job, func(h events.History) bool {
+			since = h.Waiting.Value.Since
+			return h.Waiting.Value.Why == events.WaitRemote
+		})
+		require.False(t, since.IsZero())
+		if name == "unknown" { // the patience is the job's, not one worker's
+			first.Stop()
+			g.worker(patient)
+		}
+		e := g.follow(job)
+		require.Equal(t, events.Dead, e.Kind, "%+v", e.Outcome)
+		require.Equal(t, string(jobs.ClassTransport), e.Class)
+		require.Equal(t, "/repo/url", e.Pointer)
+		require.Contains(t, e.Reason, "no answer from "+strings.Split(url, "/")[2]+" for 4s: check the address")
+		require.Equal(t, 2, e.Attempts)
+		require.Equal(t, []string{"clone begun"}, e.steps(t))
+		for _, ev := range e.Events {
+			if ev.Kind == events.KindWaiting {
+				var w events.Waiting
+				require.NoError(t, ev.Decode(&w))
+				require.Equal(t, events.WaitRemote, w.Why)
+				require.Equal(t, since, w.Since, "one silence")
+			}
+		}
+	}
+}

@@ -92,7 +92,7 @@ func (h *hold) gitPublish(ctx context.Context) (events.Outcome, error) {
 	return h.gitJob(ctx, func(r *repoRun) error {
 		if r.needsBox() && !r.done(events.StepCommit) {
 			if err := r.find(ctx); err != nil {
-				return contextCause(ctx, r.explain(err))
+				return contextCause(ctx, r.explain(events.StepCommit, err))
 			}
 		}
 		return r.publish(ctx)

@@ -82,6 +82,7 @@ func Settings() []Setting {
 		{"WORKER_GIT_KNOWN_HOSTS_FILE", "git-known-hosts-file", "FILE", "pinned host keys for ssh addresses", "github.com's"},
 		{"WORKER_GIT_PUSH_MODE", "git-push-mode", "MODE", "sandbox, or host: pushes are made by the worker", "sandbox"},
 		{"WORKER_GIT_MIRRORS", "git-mirrors", "DIR", "where the template has mirrors, or off", "/opt/mirrors"},
+		{"WORKER_GIT_PATIENCE", "git-patience", "DURATION", "longest silence of a git server before an attempt is spent", "30m"},
 
 		{"LOG_LEVEL", "log-level", "LEVEL", "debug, info, warn or error", "info"},
 		{"LOG_FORMAT", "log-format", "FORMAT", "text or json", "text on a terminal, else json"},

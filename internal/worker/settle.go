@@ -267,8 +267,12 @@ func (h *hold) tellLater(ctx context.Context, decision jobs.Decision, out events
 	}
 	h.show(events.KindWaiting, func(v *store.JobView) { v.Waiting = h.waits(out) })
 	h.log.Info("job waits", "class", out.Class, "delay", decision.Delay, "reason", out.Reason)
+	var since time.Time
+	if h.waits(out) == events.WaitRemote {
+		since = h.unanswered
+	}
 	return h.claim.Publish(ctx, events.KindWaiting, events.Waiting{
-		Why: h.waits(out), Detail: out.Reason, Ahead: h.ahead,
+		Why: h.waits(out), Detail: out.Reason, Ahead: h.ahead, Since: since,
 		Until: time.Now().UTC().Add(decision.Delay), Rescheduled: where == jobs.Reschedule,
 	})
 }
