@@ -18,7 +18,11 @@ type Record struct {
 	Generation int    `json:"generation"` // goes up with each new sandbox; nothing of an older one counts
 	SandboxID  string `json:"sandbox_id,omitempty"`
 
-	Owner     string            `json:"owner,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// OwnerProven says that the subject of the job that made the session named the owner:
+	// the session is for jobs whose subject names him, and for no others.
+	OwnerProven bool `json:"owner_proven,omitempty"`
+
 	Template  string            `json:"template,omitempty"`
 	Ephemeral bool              `json:"ephemeral,omitempty"` // destroyed when its job ends
 	Metadata  map[string]string `json:"metadata,omitempty"`

@@ -16,6 +16,7 @@ import (
 // session's id is in the key. A test fills every field of a Record and fails if
 // one does not come back.
 type stored struct {
+	Proven      string            `json:"p,omitempty"` // the owner if he is proven; comes first: enter.lua reads it
 	State       session.State     `json:"s"`
 	Generation  int               `json:"g,omitempty"`
 	SandboxID   string            `json:"b,omitempty"`
@@ -60,8 +61,12 @@ func (n nanos) time() time.Time {
 }
 
 func encodeRecord(r session.Record) ([]byte, error) {
+	proven := ""
+	if r.OwnerProven {
+		proven = r.Owner
+	}
 	return json.Marshal(stored{
-		State: r.State, Generation: r.Generation, SandboxID: r.SandboxID, Owner: r.Owner, Template: r.Template,
+		Proven: proven, State: r.State, Generation: r.Generation, SandboxID: r.SandboxID, Owner: r.Owner, Template: r.Template,
 		Ephemeral: r.Ephemeral, Metadata: r.Metadata, Env: r.Env, Secrets: r.Secrets, Labels: r.Labels, Network: r.Network,
 		IdleTimeout: r.IdleTimeout.D(), MaxAge: r.MaxAge.D(),
 		CreatedAt: toNanos(r.CreatedAt), UpdatedAt: toNanos(r.UpdatedAt), IdleAt: toNanos(r.IdleAt), StaleAt: toNanos(r.StaleAt), PausedAt: toNanos(r.PausedAt), Canary: r.Canary,
@@ -81,7 +86,7 @@ func decodeRecord(id, value string) (session.Record, uint64, error) {
 		return session.Record{}, 0, fmt.Errorf("record of session %s: %w", id, err)
 	}
 	return session.Record{
-		Session: id, State: s.State, Generation: s.Generation, SandboxID: s.SandboxID, Owner: s.Owner, Template: s.Template,
+		Session: id, State: s.State, Generation: s.Generation, SandboxID: s.SandboxID, Owner: s.Owner, OwnerProven: s.Proven != "", Template: s.Template,
 		Ephemeral: s.Ephemeral, Metadata: s.Metadata, Env: s.Env, Secrets: s.Secrets, Labels: s.Labels, Network: s.Network,
 		IdleTimeout: wire.Duration(s.IdleTimeout), MaxAge: wire.Duration(s.MaxAge),
 		CreatedAt: s.CreatedAt.time(), UpdatedAt: s.UpdatedAt.time(), IdleAt: s.IdleAt.time(), StaleAt: s.StaleAt.time(), PausedAt: s.PausedAt.time(), Canary: s.Canary,

@@ -23,6 +23,10 @@ var (
 	// ErrOutrun says that a later claim of the job has entered: the caller has lost it.
 	ErrOutrun = errors.New("a later claim of the job is in the lane")
 
+	// ErrStranger says that the session is for jobs whose owner is proven, and that the
+	// caller's is not, or is another. The session is as it was.
+	ErrStranger = errors.New("the session is somebody else's")
+
 	// ErrClosed says that the Store was closed.
 	ErrClosed = errors.New("store closed")
 

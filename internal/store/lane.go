@@ -27,6 +27,10 @@ type Entry struct {
 	// before earlier ones everywhere. Empty is not checked.
 	Holder string
 
+	// Vouched is the owner that the job's subject names, if it names one. Enter asks for
+	// it where the view says that the session's owner is proven.
+	Vouched string
+
 	// Running tells Renew that the job has the turn, so that it gets it back
 	// after a wipe.
 	Running bool
@@ -90,21 +94,24 @@ var (
 // says whether it has the turn. It may be called again, to ask anew and to
 // renew. The entry is busy for lease; it keeps its place for the hold time after
 // that (WithHold), because the job of a dead worker comes back. ErrOutrun says that
-// a later claim of the job has entered.
+// a later claim of the job has entered, ErrStranger that the session is not for it.
 //
 // The turn goes to the lowest Origin in the lane when nobody has it, and stays
 // until Leave, Park, or the end of the hold.
 func (s *Store) Enter(ctx context.Context, e Entry, lease time.Duration) (Admission, error) {
 	k := s.keys.session(e.Session)
 	cmd := enterScript.eval(ctx, 5, k.lane, k.jobs, k.rec, k.pause, k.idle,
-		e.Job, origin(e), flag(e.Exclusive), ms(lease), ms(s.opts.hold), e.Holder)
+		e.Job, origin(e), flag(e.Exclusive), ms(lease), ms(s.opts.hold), e.Holder, e.Vouched)
 	lanes, err := s.flush.seen(ctx, cmd)
 	if err != nil {
 		return Admission{}, wrap("enter session "+e.Session, err)
 	}
 	out := reply(cmd)
-	if out.int(0) < 0 {
+	switch out.int(0) {
+	case -1:
 		return Admission{}, wrap("enter session "+e.Session, ErrOutrun)
+	case -2:
+		return Admission{}, wrap("enter session "+e.Session, ErrStranger)
 	}
 	a := Admission{
 		Turn: out.int(0) == 1, Ahead: int(out.int(1)), Head: out.text(2),

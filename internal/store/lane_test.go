@@ -430,3 +430,28 @@ func (b *bells) ring(name string) {
 	default:
 	}
 }
+
+// A session whose owner is proven is entered with his proof alone; who has none leaves it
+// as it was.
+func TestEnterAsksForTheOwner(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		rec := session.Record{Session: "s", State: session.Active, Owner: "a", OwnerProven: true}
+		require.NoError(t, s.PutSession(t.Context(), rec, 1))
+		for _, who := range []string{"", "b", "aa", `a"`} {
+			e := job("s", "j1", 1)
+			e.Vouched = who
+			_, err := s.Enter(t.Context(), e, long)
+			require.ErrorIs(t, err, ErrStranger, who)
+		}
+		ids, err := s.Registered(t.Context(), "s")
+		require.NoError(t, err)
+		require.Empty(t, ids)
+		e := job("s", "j1", 1)
+		e.Vouched = "a"
+		require.True(t, enter(t, s, e, long).Turn)
+
+		rec.OwnerProven = false
+		require.NoError(t, s.PutSession(t.Context(), rec, 2))
+		require.False(t, enter(t, s, job("s", "j2", 2), long).Turn)
+	})
+}

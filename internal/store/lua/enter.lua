@@ -1,7 +1,10 @@
 -- enter.lua (after lane.lua): registers a job and says whether it may run.
 -- KEYS[3] record, KEYS[4] pause mark, KEYS[5] idle (for people)
--- ARGV: 1 job, 2 origin sequence, 3 exclusive (1 or 0), 4 lease ms, 5 hold ms, 6 holder
--- Result: {turn 1|0 or -1 if a later claim of the job holds the entry, jobs ahead, who blocks or '', its state as in lane.lua, who pauses or '', record or ''}
+-- ARGV: 1 job, 2 origin sequence, 3 exclusive (1 or 0), 4 lease ms, 5 hold ms, 6 holder, 7 owner that the job's subject names or ''
+-- Result: {turn 1|0, or -1 if a later claim of the job holds the entry, or -2 if the session's proven owner is another; jobs ahead, who blocks or '', its state as in lane.lua, who pauses or '', record or ''}
+local about = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
+local proven = about[1] and string.match(about[1], '^%d+ {"p":"([^"]*)"')
+if proven and proven ~= ARGV[7] then return {-2} end
 local job, exclusive, hold = ARGV[1], ARGV[3] == '1', now + ARGV[4] + ARGV[5]
 local entry = value(now + ARGV[4], hold, ARGV[6])
 local may, ahead, blocker, where = 1, 0, '', 0
@@ -38,7 +41,6 @@ else
     end
   end
 end
-local about = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
 if about[3] then redis.call('DEL', KEYS[5]) end
 local pausing = about[2]
 if not pausing or pausing == job then pausing = '' end
