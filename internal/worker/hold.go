@@ -59,13 +59,13 @@ func (w *Worker) newHold(ctx context.Context, d *jobs.Delivery) *hold {
 		key: events.Job{Session: d.Session, ID: d.ID},
 		log: w.log.With("job_id", d.ID, "session_id", d.Session, "kind", d.Kind),
 		entry: store.Entry{
-			Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive(),
+			Session: d.Session, Job: d.ID, Origin: d.Origin, Exclusive: d.Exclusive(), Vouched: vouched(d.Job),
 		},
 		delivery: w.cfg.Name + "/" + d.Stream + "." + strconv.FormatUint(d.StreamSeq, 10) + "." + strconv.Itoa(d.Delivered),
 		wish:     make(chan struct{}),
 		begun:    time.Now(),
 	}
-	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, vouched: h.vouched(), kind: d.Kind, ephemeral: d.Ephemeral, holds: h.still}
+	h.ask = asker{session: d.Session, job: d.ID, origin: d.Origin, owner: d.Owner, vouched: vouched(d.Job), kind: d.Kind, ephemeral: d.Ephemeral, holds: h.still}
 	h.masking.known = w.known
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	return h

@@ -97,8 +97,11 @@ func (s *sessions) existing(ctx context.Context, a *asker) (known, error) {
 	if err := a.mine(k); err != nil {
 		return k, err
 	}
-	if !k.State.HasSandbox() && k.State != session.Provisioning {
-		return k, faultf(jobs.ClassNotFound, "session %s has no sandbox to resume: it is %s", a.session, stateWord(k.State))
+	switch {
+	case k.State == session.None:
+		return k, notThere(a.session)
+	case !k.State.HasSandbox() && k.State != session.Provisioning:
+		return k, faultf(jobs.ClassNotFound, "session %s has no sandbox to resume: it is %s", a.session, k.State)
 	}
 	return k, nil
 }
@@ -115,7 +118,13 @@ func (h *hold) pause(ctx context.Context) (events.Outcome, error) {
 	_, idle := h.d.Labels[IdleLabel]
 	h.ask.room = roomFor(h.d.Labels)
 	if !h.ask.room.IsZero() {
-		defer h.w.sessions.stays(context.WithoutCancel(ctx), h.d.Session)
+		k, err := h.w.sessions.read(ctx, h.d.Session)
+		if err != nil {
+			return events.Outcome{}, err
+		}
+		if h.ask.mine(k) == nil {
+			defer h.w.sessions.stays(context.WithoutCancel(ctx), h.d.Session)
+		}
 		if needed, err := h.w.sessions.needed(ctx, &h.ask); err != nil || !needed {
 			return events.Outcome{Class: string(jobs.ClassOK), Reason: "nobody needs its room any more"}, err
 		}

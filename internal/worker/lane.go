@@ -31,8 +31,15 @@ func (h *hold) turn() error {
 	var deadline time.Time
 	for {
 		adm, err := h.enter()
-		if err != nil {
+		if h.ask.strange, err = h.stranger(adm, err); err != nil {
 			return err
+		}
+		if h.ask.strange {
+			h.standAside()
+			if deadline.IsZero() {
+				return nil
+			}
+			return h.d.Unpark(h.ctx)
 		}
 		if (adm.Turn || point.Off(point.Lane)) && !adm.Pausing {
 			if !deadline.IsZero() {
@@ -69,6 +76,30 @@ func (h *hold) turn() error {
 			return err
 		}
 	}
+}
+
+// stranger reports whether the session is somebody else's. What waits or runs there is
+// not for the job to see: it does not wait, and is refused where it would be if there
+// were no such session.
+func (h *hold) stranger(adm store.Admission, err error) (bool, error) {
+	switch {
+	case errors.Is(err, store.ErrStranger):
+		return true, nil
+	case err != nil || adm.Known || adm.Turn && !adm.Pausing:
+		return false, err
+	}
+	// The view does not say whose it is.
+	k, err := h.w.sessions.read(h.ctx, h.d.Session)
+	return err == nil && h.ask.mine(k) != nil, err
+}
+
+// standAside takes the job out of a lane that is not for it: nobody is to wait behind it.
+func (h *hold) standAside() {
+	h.placed(h.ctx)
+	h.mu.Lock()
+	h.entered = h.entered || h.entry.Exclusive
+	h.mu.Unlock()
+	h.leave(h.ctx)
 }
 
 // inOrder waits until every job that was delivered before this one has its place in

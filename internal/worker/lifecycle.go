@@ -80,6 +80,9 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 	k, err := s.read(ctx, a.session)
 	for err == nil {
 		if err := a.mine(k); err != nil {
+			if onlyIdle {
+				err = nil // as of a session that is not there
+			}
 			return false, err
 		}
 		switch k.State {
@@ -113,7 +116,10 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 				s.correct(ctx, k)
 				return false, nil
 			}
-			return false, faultf(jobs.ClassNotFound, "session %s has no sandbox to pause: it is %s", a.session, stateWord(k.State))
+			if k.State == session.None {
+				return false, notThere(a.session)
+			}
+			return false, faultf(jobs.ClassNotFound, "session %s has no sandbox to pause: it is %s", a.session, k.State)
 		}
 		if errors.Is(err, errMoved) {
 			k, err = s.reread(ctx, a.session)
@@ -269,7 +275,7 @@ func (s *sessions) destroyNow(ctx context.Context, a *asker, reason string) erro
 		case session.Destroyed:
 			return nil
 		case session.None:
-			return faultf(jobs.ClassNotFound, "session %s is not found", a.session)
+			return notThere(a.session)
 		case session.Provisioning, session.Resuming, session.Pausing, session.Destroying:
 			if !s.takeOver(k, a) {
 				k, err = s.await(ctx, k)
@@ -326,11 +332,4 @@ func (s *sessions) destroy(ctx context.Context, k known, a *asker, reason string
 		s.log.Warn("stale deadline not cleared", "session_id", k.Session, "err", err)
 	}
 	return k, nil
-}
-
-func stateWord(st session.State) string {
-	if st == session.None {
-		return "not there"
-	}
-	return string(st)
 }

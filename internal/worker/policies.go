@@ -100,7 +100,7 @@ func (h *hold) housekeeping(ctx context.Context) bool {
 		return h.d.Labels[IdleLabel] != ""
 	case jobs.SandboxDestroy:
 		k, err := h.w.sessions.read(ctx, h.d.Session)
-		return err == nil && !k.StaleAt.IsZero() && time.Now().After(k.StaleAt)
+		return err == nil && h.ask.mine(k) == nil && !k.StaleAt.IsZero() && time.Now().After(k.StaleAt)
 	}
 	return false
 }

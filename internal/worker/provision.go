@@ -127,7 +127,7 @@ func (s *sessions) intended(k known, a *asker) func(*session.Record) {
 		if k.State == session.None || k.State == session.Destroyed {
 			*r = session.Record{
 				Session: k.Session, State: session.Provisioning, Generation: k.Generation,
-				Owner: a.owner, Ephemeral: a.ephemeral, Template: s.cfg.Template,
+				Owner: a.owner, OwnerProven: a.vouched != "", Ephemeral: a.ephemeral, Template: s.cfg.Template,
 				Worker: r.Worker, Job: r.Job, Deadline: r.Deadline, UpdatedAt: r.UpdatedAt,
 			}
 			s.shape(r, a)

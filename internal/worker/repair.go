@@ -46,7 +46,7 @@ func (r *round) repairOne(ctx context.Context, id string) (done string, err erro
 	if err != nil || ailment(k.Record, r.seen, time.Now()) == "" {
 		return "", err
 	}
-	a := &asker{session: id, job: "reconcile", owner: k.Owner}
+	a := &asker{session: id, job: "reconcile", owner: k.Owner, vouched: k.Owner}
 	over := false
 	if k.Ephemeral && !k.State.Transitional() {
 		if over, err = r.over(ctx, id); err != nil {

@@ -52,13 +52,15 @@ func (e *env) secretsDir(name string) string {
 	return dir
 }
 
-// vouched is the owner whom the job's subject names; what a body says proves nothing.
-func (h *hold) vouched() string {
-	if h.d.OwnerProven {
-		return h.d.Owner
+// vouched is the owner whom a job's subject names; what a body says proves nothing.
+func vouched(j *jobs.Job) string {
+	if j.OwnerProven {
+		return j.Owner
 	}
 	return ""
 }
+
+func (h *hold) vouched() string { return vouched(h.d.Job) }
 
 // reveal finds the values of references, by the names that the job has for them, and
 // has them masked.

@@ -60,6 +60,7 @@ type asker struct {
 	owner   string
 	spec    *jobs.Provision // what a new session is to be like; nil for defaults
 	vouched string          // the owner, if the job's subject names him
+	strange bool            // the session has turned out to be somebody else's
 	kind    jobs.Kind
 	// ephemeral makes a new session one that ends with this job.
 	ephemeral bool
@@ -164,13 +165,21 @@ func (s *sessions) put(ctx context.Context, k known, to session.State, change fu
 	return known{next, seq}, nil
 }
 
-// mine refuses a stranger. To one, the session is not there.
+// mine refuses a stranger. To one, the session is not there: he is told the same. An
+// owner that was proven when the session was made must be proven again.
 func (a *asker) mine(k known) error {
-	if k.State == session.None || k.Owner == "" || k.Owner == a.owner {
+	who := a.owner
+	if k.OwnerProven {
+		who = a.vouched
+	}
+	if !a.strange && (k.State == session.None || k.Owner == "" || k.Owner == who) {
 		return nil
 	}
-	return faultf(jobs.ClassNotFound, "session %s is not found", k.Session)
+	return notThere(k.Session)
 }
+
+// notThere is the refusal of a session that is not there, or not for who asks.
+func notThere(id string) error { return faultf(jobs.ClassNotFound, "session %s is not found", id) }
 
 // ready returns an active session and its open sandbox, making or waking it
 // when needed. A session that turns out to have lost its sandbox is not given
