@@ -75,6 +75,8 @@ func (a app) e2bCommand() *cli.Command {
 			&cli.StringFlag{Name: "fault", Usage: "script failures as `FILE` says, in JSON (docs/e2b.md)", Destination: &o.faultFile, TakesFile: true},
 			&cli.StringFlag{Name: "record", Usage: "append the traffic to `FILE`, a line of JSON a call, without keys, tokens and contents", Destination: &o.recordFile, TakesFile: true},
 			&cli.DurationFlag{Name: "latency", Usage: "let every call wait `DURATION`, as the way to a cloud does", Destination: &o.latency},
+			&cli.Int64Flag{Name: "memory", Usage: "let a sandbox use `MIB` MiB of memory; -1 is no limit", Value: 2048, Destination: &o.memory},
+			&cli.IntFlag{Name: "processes", Usage: "let a sandbox have `N` processes, threads counted; -1 is no limit", Value: 1024, Destination: &o.processes},
 			&cli.BoolFlag{Name: "insecure-no-isolation", Usage: "take an address beyond loopback although sandboxes are not strongly isolated", Destination: &o.insecure},
 			logLevelFlag(&o.logLevel, "warn"),
 		},

@@ -16,12 +16,21 @@ type e2bOptions struct {
 	faultFile, recordFile            string
 	latency                          time.Duration
 	insecure                         bool
+	memory                           int64 // MiB
+	processes                        int
 }
 
 // server opens what the options name. The returned func closes it.
 func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err error) {
 	e = stack.E2BOptions{Insecure: o.insecure, Latency: o.latency}
 	closeAll = func() error { return nil }
+	if o.memory == 0 || o.memory < -1 || o.memory > 1<<40 {
+		return e, closeAll, fmt.Errorf("--memory %d: want MiB, or -1 for no limit", o.memory)
+	}
+	if o.processes == 0 || o.processes < -1 {
+		return e, closeAll, fmt.Errorf("--processes %d: want a number, or -1 for no limit", o.processes)
+	}
+	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes}
 	if o.latency < 0 {
 		return e, closeAll, fmt.Errorf("--latency %s: want no less than 0", o.latency)
 	}
@@ -59,8 +68,12 @@ func (a app) e2b(ctx context.Context, o e2bOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Stop(life)) }()
 
-	fmt.Fprintf(a.stderr, "Sandjet sandbox server %s\n  %-10s %s\n  %-10s %s\n  %-10s %s\n\n", versionString(),
-		"address", s.E2BURL(), "isolation", s.E2B.Isolation(), "data", dataLine(s))
+	fmt.Fprintf(a.stderr, "Sandjet sandbox server %s\n  %-10s %s\n  %-10s %s\n", versionString(),
+		"address", s.E2BURL(), "data", dataLine(s))
+	for _, h := range s.E2B.InForce() {
+		fmt.Fprintf(a.stderr, "  %-10s %s\n", h.Name, h.How)
+	}
+	fmt.Fprintln(a.stderr)
 	if err := stack.WriteEnv(a.stdout, s.E2BEnv()); err != nil {
 		return err
 	}

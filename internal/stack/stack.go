@@ -34,6 +34,7 @@ type E2BOptions struct {
 	Faults   *local.Faults // a script of failures; nil is none
 	Latency  time.Duration // what every call waits
 	Record   io.Writer     // takes the traffic, without secrets; nil is nowhere
+	Limits   local.Limits  // of one sandbox
 }
 
 // Stack is the outside systems in one process, all on loopback.
@@ -170,6 +171,7 @@ func (s *Stack) startLoneE2B(ctx context.Context) error {
 	o := s.opts.E2B
 	return s.runE2B(ctx, local.Config{
 		Addr: s.opts.E2BAddr, Insecure: o.Insecure, Faults: o.Faults, Latency: o.Latency, Record: o.Record,
+		Limits: o.Limits,
 	})
 }
 

@@ -39,6 +39,8 @@ type Config struct {
 	// no limit.
 	CreateRate  float64
 	CreateBurst int
+	// Limits bound what one sandbox may use of the machine.
+	Limits Limits
 	// MaxLength is the longest a sandbox may run without a pause; 0 means 24 h.
 	MaxLength time.Duration
 	// Templates lists the templates that exist; empty means any name does.
@@ -56,6 +58,8 @@ type Config struct {
 	// Faults is the script of failures; nil means an empty one, see
 	// [Server.Faults].
 	Faults *Faults
+
+	noGroups bool // for tests: as if control groups could not be made
 }
 
 // EnvdVersion is the envd version the server announces: SDKs decide by it

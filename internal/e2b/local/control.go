@@ -3,6 +3,7 @@ package local
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -29,6 +30,9 @@ func (s *Server) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "Health check successful, isolation "+string(s.isolation)+"\n")
+		for _, h := range s.InForce()[1:] {
+			_, _ = fmt.Fprintf(w, "%s: %s\n", h.Name, h.How)
+		}
 	})
 	handle := func(pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
 		mux.Handle(pattern, s.authenticated(h))

@@ -13,8 +13,10 @@
 //     ".." lead out of it.
 //   - A command lives on when its client goes. Output that nobody hears is
 //     dropped; a slow reader stops the command, never the server.
-//   - Pause stops every process where it stands, resume lets it go on with the
-//     same pid. Pause and kill reset all open streams; afterwards the data
+//   - A sandbox has limits of memory and processes: by control groups, else by
+//     limits of each process; [Server.InForce] says which.
+//   - Pause stops every process where it stands, by cgroup v2's freezer, else
+//     by SIGSTOP; resume lets it go on with the same pid. Pause and kill reset all open streams; afterwards the data
 //     plane answers 502.
 //   - Sandboxes live in Config.DataDir. A second server on the same directory
 //     has the same sandboxes with their files; processes are gone, as after a

@@ -58,10 +58,10 @@ func eachLevel(t *testing.T, f func(c *client)) {
 func levels(t *testing.T) []Isolation {
 	t.Helper()
 	list := []Isolation{None}
-	forks := newForker()
-	defer forks.close()
+	m := newMachine(Config{})
+	defer m.close()
 	for _, level := range []Isolation{Basic, Strong} {
-		if err := tryIsolation(forks, level, newAccounts()); err == nil {
+		if err := m.tryIsolation(level); err == nil {
 			list = append(list, level)
 		} else if os.Getenv("REQUIRE_REAL") == "1" {
 			t.Fatalf("isolation %s: %v", level, err)

@@ -10,11 +10,11 @@ import (
 
 // chooseIsolation tries the levels on the machine, best first, or the one that
 // was asked for. Each is tried whole: a jail is started and a command run.
-func chooseIsolation(forks *forker, want Isolation, users accounts) (Isolation, error) {
+func (m *machine) chooseIsolation(want Isolation) (Isolation, error) {
 	switch want {
 	case Auto:
 		for _, level := range []Isolation{Strong, Basic} {
-			if tryIsolation(forks, level, users) == nil {
+			if m.tryIsolation(level) == nil {
 				return level, nil
 			}
 		}
@@ -22,7 +22,7 @@ func chooseIsolation(forks *forker, want Isolation, users accounts) (Isolation, 
 	case None: // always possible
 		return None, nil
 	case Strong, Basic:
-		if err := tryIsolation(forks, want, users); err != nil {
+		if err := m.tryIsolation(want); err != nil {
 			return "", fmt.Errorf("isolation %s: %w", want, err)
 		}
 		return want, nil
@@ -32,7 +32,7 @@ func chooseIsolation(forks *forker, want Isolation, users accounts) (Isolation, 
 
 const probeTimeout = 20 * time.Second
 
-func tryIsolation(forks *forker, level Isolation, users accounts) error {
+func (m *machine) tryIsolation(level Isolation) error {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
 		return err
@@ -41,7 +41,10 @@ func tryIsolation(forks *forker, level Isolation, users accounts) error {
 	if err := os.Mkdir(dir+"/root", 0o755); err != nil {
 		return err
 	}
-	j, err := startJail(forks, level, newID(), dir, users)
+	// Of the isolation only: limits too small for it must not lower it.
+	probe := *m
+	probe.bounds = Limits{Memory: -1, Processes: -1}
+	j, err := probe.startJail(level, newID(), dir)
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func tryIsolation(forks *forker, level Isolation, users accounts) error {
 		return err
 	}
 	for _, name := range []string{"user", "root"} {
-		u, _ := users.byName(name)
+		u, _ := m.users.byName(name)
 		if err := j.try(u); err != nil {
 			return err
 		}

@@ -11,15 +11,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // jail is the running part of a sandbox: a shell that holds its namespaces
 // open, and the way in. It ends with the server that made it.
 type jail struct {
-	forks  *forker
+	*machine
 	level  Isolation
 	id     string
-	users  accounts
+	group  *group
 	root   string // the sandbox's own tree, as the machine sees it
 	tree   *tree
 	holder int // pid, outside, of the shell that holds the jail
@@ -35,13 +36,19 @@ type jail struct {
 const hold = `echo $$ >&3; read -r _ <&3`
 
 // startJail brings the sandbox id up on its tree below dir.
-func startJail(forks *forker, level Isolation, id, dir string, users accounts) (*jail, error) {
-	j := &jail{forks: forks, level: level, id: id, users: users, root: filepath.Join(dir, "root"), done: make(chan struct{})}
-	if err := layout(j.root, users, level == Strong); err != nil {
+func (m *machine) startJail(level Isolation, id, dir string) (*jail, error) {
+	j := &jail{machine: m, level: level, id: id, root: filepath.Join(dir, "root"), done: make(chan struct{})}
+	if err := layout(j.root, m.users, level == Strong); err != nil {
 		return nil, err
 	}
+	group, err := m.groups.make(id, m.bounds)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox %s (%s): %w", id, level, err)
+	}
+	j.group = group
 	life, theirs, err := newCtl()
 	if err != nil {
+		group.remove()
 		return nil, err
 	}
 	j.life = life
@@ -49,6 +56,7 @@ func startJail(forks *forker, level Isolation, id, dir string, users accounts) (
 	theirs.Close()
 	if err != nil {
 		life.close()
+		group.remove()
 		return nil, fmt.Errorf("start sandbox %s (%s): %w", id, level, err)
 	}
 	if err := j.settle(); err != nil {
@@ -129,11 +137,13 @@ func (j *jail) watch() {
 
 // kill ends every process of the jail and waits until they are gone.
 func (j *jail) kill() {
+	j.group.killAll()
 	if j.level == None {
 		_ = j.signalPlain(syscall.SIGKILL)
 	}
 	_ = j.init.signal(syscall.SIGKILL)
 	<-j.done
+	j.group.remove()
 	j.life.close()
 	j.init.close()
 	if j.tree != nil {
@@ -142,9 +152,29 @@ func (j *jail) kill() {
 }
 
 // freeze stops every process of the jail, thaw lets them go on.
-func (j *jail) freeze(ctx context.Context) error { return j.signalAll(ctx, syscall.SIGSTOP) }
+func (j *jail) freeze(ctx context.Context) error {
+	if j.group.freeze == "" {
+		return j.signalAll(ctx, syscall.SIGSTOP)
+	}
+	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
+	defer cancel()
+	err := j.group.setFrozen(ctx, true)
+	if err != nil { // all or nothing
+		err = errors.Join(err, j.group.setFrozen(context.WithoutCancel(ctx), false))
+	}
+	return err
+}
 
-func (j *jail) thaw(ctx context.Context) error { return j.signalAll(ctx, syscall.SIGCONT) }
+func (j *jail) thaw(ctx context.Context) error {
+	if j.group.freeze == "" {
+		return j.signalAll(ctx, syscall.SIGCONT)
+	}
+	return j.group.setFrozen(ctx, false)
+}
+
+// freezeTimeout bounds how long the kernel may take to freeze: a process that
+// waits for a dead disk does not freeze.
+const freezeTimeout = 20 * time.Second
 
 // signalAll reaches all processes in one step: from inside the pid namespace,
 // -1 is everyone but pid 1 and the sender, and none can fork away.

@@ -64,7 +64,7 @@ func (j *jail) launch(c command) (*launched, error) {
 		return nil, err
 	}
 	closeAll(ends...)
-	if err := l.meet(); err != nil {
+	if err := l.meet(j); err != nil {
 		_ = l.cmd.Process.Kill()
 		_ = l.cmd.Wait()
 		l.close()
@@ -73,15 +73,17 @@ func (j *jail) launch(c command) (*launched, error) {
 	return l, nil
 }
 
-// meet learns who the command is.
-func (l *launched) meet() error {
+// meet learns who the command is and puts it under the sandbox's limits.
+func (l *launched) meet(j *jail) error {
 	inside, outside, err := l.ctl.hello()
 	if err != nil {
 		return err
 	}
 	l.pid = inside
-	l.proc, err = openPidfd(outside)
-	return err
+	if l.proc, err = openPidfd(outside); err != nil {
+		return err
+	}
+	return j.bound(outside)
 }
 
 // openStreams makes the pipes or the terminal; what it returns are the

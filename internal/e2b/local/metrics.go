@@ -13,8 +13,8 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 )
 
-// sample is what a sandbox uses now: the machine's numbers, since a sandbox
-// here has no memory or disk of its own.
+// sample is what a sandbox uses now: of memory its own where a control group
+// counts it; else, and of the rest, the machine's numbers.
 func (s *sandbox) sample() e2b.Metric {
 	now := time.Now()
 	m := e2b.Metric{Timestamp: now, TimestampUnix: now.Unix(), CPUCount: runtime.NumCPU()}
@@ -27,12 +27,29 @@ func (s *sandbox) sample() e2b.Metric {
 		// Loads are fixed-point numbers with 16 bits behind the point.
 		m.CPUUsedPct = min(100, float64(si.Loads[0])/(1<<16)*100/float64(m.CPUCount))
 	}
+	if n, ok := s.memoryUsed(); ok {
+		m.MemUsed, m.MemCache = n, 0
+		if s.srv.bounds.Memory > 0 {
+			m.MemTotal = min(m.MemTotal, s.srv.bounds.Memory)
+		}
+	}
 	var fs unix.Statfs_t
 	if unix.Statfs(s.dir, &fs) == nil {
 		m.DiskTotal = int64(fs.Blocks) * fs.Bsize
 		m.DiskUsed = m.DiskTotal - int64(fs.Bfree)*fs.Bsize
 	}
 	return m
+}
+
+func (s *sandbox) memoryUsed() (int64, bool) {
+	if !s.launch.TryRLock() { // it comes, goes or is being copied
+		return 0, false
+	}
+	defer s.launch.RUnlock()
+	if s.jail == nil {
+		return 0, false
+	}
+	return s.jail.group.used()
 }
 
 // metrics answers with what the sandbox used, from start to end; a running

@@ -181,7 +181,7 @@ func (s *sandbox) beginJail() error {
 	if s.is(gone) { // whoever ended it has been here already
 		return errNoSandbox(s.id())
 	}
-	j, err := startJail(s.srv.forks, s.srv.isolation, s.id(), s.dir, s.srv.users)
+	j, err := s.srv.startJail(s.srv.isolation, s.id(), s.dir)
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,12 @@ import (
 // Server is an E2B-compatible sandbox server. All methods may be called
 // concurrently.
 type Server struct {
+	*machine
 	cfg       Config
 	log       *slog.Logger
 	dir       string // of the sandboxes
 	temp      string // removed by Close
 	isolation Isolation
-	forks     *forker
-	users     accounts
 	limits    *limits
 	shelf     *shelf
 	listener  net.Listener
@@ -44,19 +43,19 @@ type Server struct {
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, log: cfg.Log, users: newAccounts(), limits: newLimits(cfg), forks: newForker(),
+		cfg: cfg, log: cfg.Log, limits: newLimits(cfg), machine: newMachine(cfg),
 		boxes: make(map[string]*sandbox), closing: make(chan struct{}),
 	}
 	s.closeOnce = sync.OnceValue(s.close)
 	if err := s.open(ctx); err != nil {
-		s.forks.close()
+		s.machine.close()
 		return nil, fmt.Errorf("start sandbox server: %w", err)
 	}
 	return s, nil
 }
 
 func (s *Server) open(ctx context.Context) (err error) {
-	if s.isolation, err = chooseIsolation(s.forks, s.cfg.Isolation, s.users); err != nil {
+	if s.isolation, err = s.chooseIsolation(s.cfg.Isolation); err != nil {
 		return err
 	}
 	if s.isolation == None {
@@ -152,7 +151,7 @@ func (s *Server) openDir() error {
 // takeOver lets a sandbox of an earlier server go on, without its processes.
 func (s *Server) takeOver(sb *sandbox) {
 	if s.isolation == None { // plain processes outlive a server that was killed
-		_ = (&jail{id: sb.id()}).signalPlain(syscall.SIGKILL)
+		_ = (&jail{machine: s.machine, id: sb.id()}).signalPlain(syscall.SIGKILL)
 	}
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -224,7 +223,7 @@ func (s *Server) close() error {
 		sb.stop()
 	}
 	s.tasks.Wait()
-	s.forks.close()
+	s.machine.close()
 	s.removeTemp()
 	if errors.Is(err, net.ErrClosed) {
 		return nil

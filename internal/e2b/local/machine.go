@@ -1,0 +1,24 @@
+package local
+
+// machine is what a server has of the machine that it runs on, and how much of
+// it a sandbox gets.
+type machine struct {
+	forks  *forker
+	users  accounts
+	groups *cgroups
+	bounds Limits
+}
+
+func newMachine(cfg Config) *machine {
+	m := &machine{forks: newForker(), users: newAccounts(), groups: &cgroups{}, bounds: cfg.Limits.withDefaults()}
+	if !cfg.noGroups {
+		m.groups = openCgroups()
+	}
+	return m
+}
+
+// close gives back what the machine gave; no sandbox may run any more.
+func (m *machine) close() {
+	m.forks.close()
+	m.groups.close()
+}
