@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,11 +22,16 @@ type bucket struct {
 	objects jetstream.ObjectStore
 	stream  jetstream.Stream // that holds them
 	name    string
+	reads   chan struct{} // a token for each object that is read
 }
+
+// maxReads is how many objects a worker reads at a time: of each the client may hold
+// 500 chunks of 128 KiB that the server has sent ahead.
+const maxReads = 8
 
 // openBucket finds the bucket of that name.
 func openBucket(ctx context.Context, js jetstream.JetStream, name string) (b bucket, err error) {
-	b.name = name
+	b.name, b.reads = name, make(chan struct{}, maxReads)
 	if b.objects, err = js.ObjectStore(ctx, name); err != nil {
 		return b, err
 	}
@@ -50,7 +56,7 @@ func (patient) Deadline() (time.Time, bool) { return time.Now().Add(bucketPatien
 // errBucketSilent.
 type object struct {
 	jetstream.ObjectResult
-	done context.CancelFunc
+	done func()
 }
 
 // Read reads on.
@@ -69,8 +75,21 @@ func (o *object) Close() error {
 	return o.ObjectResult.Close()
 }
 
-// get opens an object for reading.
+// get opens an object for reading, when no more than maxReads are.
 func (b bucket) get(ctx context.Context, name string) (*object, error) {
+	select {
+	case b.reads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	obj, err := b.open(ctx, name)
+	if err != nil {
+		<-b.reads
+	}
+	return obj, err
+}
+
+func (b bucket) open(ctx context.Context, name string) (*object, error) {
 	at := point.Of("bucket", "get")
 	if err := point.Before(ctx, at); err != nil {
 		return nil, noAnswer(err)
@@ -87,12 +106,12 @@ func (b bucket) get(ctx context.Context, name string) (*object, error) {
 		cancel(nil)
 		return nil, err
 	}
-	obj := &object{res, func() { cancel(nil) }}
 	if err := point.After(ctx, at); err != nil {
-		_ = obj.Close()
+		_ = res.Close()
+		cancel(nil)
 		return nil, noAnswer(err)
 	}
-	return obj, nil
+	return &object{res, sync.OnceFunc(func() { cancel(nil); <-b.reads })}, nil
 }
 
 // put stores what r brings, size bytes, as an object, whole or not at all. It may be
@@ -118,10 +137,16 @@ func (b bucket) put(ctx context.Context, meta jetstream.ObjectMeta, size int64, 
 // errTorn is an object whose pieces are not stored as they were sent.
 var errTorn = fmt.Errorf("%w: the object bucket has not stored the object as it was sent", natsx.ErrUnavailable)
 
+// errReplaced is an object in whose place another one has come since.
+var errReplaced = errors.New("the object was replaced")
+
 // verify reads an object again. The client sends many chunks at a time, and one that
 // finds no leader once more: behind those that came after it.
 func (b bucket) verify(ctx context.Context, put *jetstream.ObjectInfo) error {
 	obj, err := b.reread(ctx, put)
+	if errors.Is(err, errReplaced) {
+		return nil // whoever did it looks at his own
+	}
 	if err != nil {
 		return fmt.Errorf("read it again: %w", err)
 	}
@@ -207,7 +232,7 @@ func (b bucket) purge(ctx context.Context, subject string) error {
 }
 
 // reread opens the object that was just put. Any replica may answer, and one that is
-// behind has the object before it, or none.
+// behind has the object before it, or none; errReplaced says that there is a later one.
 func (b bucket) reread(ctx context.Context, put *jetstream.ObjectInfo) (*object, error) {
 	for deadline := time.Now().Add(bucketPatience); ; {
 		obj, err := b.get(ctx, put.Name)
@@ -217,6 +242,9 @@ func (b bucket) reread(ctx context.Context, put *jetstream.ObjectInfo) (*object,
 				return obj, nil
 			}
 			_ = obj.Close()
+			if err == nil && now.ModTime.After(put.ModTime) {
+				return nil, errReplaced
+			}
 		}
 		switch {
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):

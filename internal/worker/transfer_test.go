@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -217,4 +221,47 @@ func TestTornObject(t *testing.T) {
 	require.NoError(t, err)
 	sum := sha256.Sum256(got)
 	require.Equal(t, e.ObjectSHA, hex.EncodeToString(sum[:]))
+}
+
+// peak is the most memory that the process has had, in bytes.
+func (p *process) peak() int {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	require.NoError(p.t, err)
+	_, rest, ok := strings.Cut(string(status), "VmHWM:")
+	require.True(p.t, ok)
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(p.t, err)
+	return kib << 10
+}
+
+// Files go through a worker, not into it: what it needs for one does not grow with it.
+func TestTransfersAreStreamed(t *testing.T) {
+	t.Parallel()
+	const size = 160 << 20
+	w := newWorld(t)
+	p := w.spawn("w1", "WORKER_ARTIFACTS_CAP=1GiB")
+	w.done(w.run("s1", "true"))
+	bucket, err := w.js.ObjectStore(t.Context(), events.BucketArtifact)
+	require.NoError(t, err)
+	for _, n := range []int64{1 << 20, size} {
+		_, err = bucket.Put(t.Context(), jetstream.ObjectMeta{Name: fmt.Sprint(n)}, io.LimitReader(zeros{}, n))
+		require.NoError(t, err)
+	}
+	w.done(w.move(jobs.FileUpload, "small", fmt.Sprint(1<<20)))
+	w.done(w.move(jobs.FileDownload, "small", "out"))
+	before := p.peak()
+	w.done(w.move(jobs.FileUpload, "large", fmt.Sprint(size)))
+	e := w.done(w.move(jobs.FileDownload, "large", "out"))
+	require.EqualValues(t, size, e.ObjectBytes)
+	t.Logf("peak %d MiB before, %d MiB after %d MiB each way", before>>20, p.peak()>>20, size>>20)
+	require.Less(t, p.peak()-before, size/2)
+}
+
+// zeros is zero bytes without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
