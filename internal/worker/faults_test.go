@@ -50,6 +50,23 @@ func TestStopWhileCreating(t *testing.T) {
 	require.Equal(t, made.SandboxID, w.state("s1", session.Active).SandboxID)
 }
 
+// A job is cancelled while it waits to go on with a resume: whoever comes next finishes it.
+func TestCancelledInTheMiddleOfAResume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	w.done(w.run("s1", "true"))
+	w.pause("s1")
+	w.e2b.Faults().Add(local.Fault{Op: "connect", Action: local.Status{Code: 503}})
+	job := w.run("s1", "true")
+	w.waiting(job, events.WaitBreaker)
+	require.NoError(t, w.facts.Cancel(t.Context(), job, events.CancelRequested{}))
+	require.Equal(t, events.Cancelled, w.follow(job).Kind)
+	left := w.state("s1", session.Resuming)
+	w.done(w.run("s1", "true"))
+	require.True(t, time.Now().Before(left.Deadline), "it has waited for the resume to be given up")
+}
+
 // Lost answers of calls that may be repeated.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()

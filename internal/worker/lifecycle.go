@@ -97,7 +97,7 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			}
 			return s.putToSleep(ctx, k, a, entry, onlyIdle, reason)
 		case session.Pausing:
-			if s.takeOver(k, a) {
+			if s.takeOver(ctx, k, a) {
 				k, err = s.look(ctx, k) // whether it came to the pause
 			} else {
 				k, err = s.await(ctx, k)
@@ -106,7 +106,7 @@ func (s *sessions) pause(ctx context.Context, a *asker, entry store.Entry, onlyI
 			if onlyIdle {
 				return false, nil
 			}
-			if s.takeOver(k, a) {
+			if s.takeOver(ctx, k, a) {
 				k, err = s.step(ctx, k, a)
 			} else {
 				k, err = s.await(ctx, k)
@@ -277,7 +277,7 @@ func (s *sessions) destroyNow(ctx context.Context, a *asker, reason string) erro
 		case session.None:
 			return notThere(a.session)
 		case session.Provisioning, session.Resuming, session.Pausing, session.Destroying:
-			if !s.takeOver(k, a) {
+			if !s.takeOver(ctx, k, a) {
 				k, err = s.await(ctx, k)
 				break
 			}

@@ -218,24 +218,24 @@ func (s *sessions) ready(ctx context.Context, a *asker) (known, *box, error) {
 func (s *sessions) step(ctx context.Context, k known, a *asker) (known, error) {
 	switch k.State {
 	case session.Provisioning:
-		if !s.takeOver(k, a) {
+		if !s.takeOver(ctx, k, a) {
 			return s.await(ctx, k)
 		}
 		return s.provision(ctx, k, a)
 	case session.Resuming:
-		if !s.takeOver(k, a) {
+		if !s.takeOver(ctx, k, a) {
 			return s.await(ctx, k)
 		}
 		return s.resume(ctx, k, a)
 	case session.Paused:
 		return s.resume(ctx, k, a)
 	case session.Pausing:
-		if !s.takeOver(k, a) {
+		if !s.takeOver(ctx, k, a) {
 			return s.await(ctx, k)
 		}
 		return s.look(ctx, k)
 	case session.Destroying:
-		if !s.takeOver(k, a) {
+		if !s.takeOver(ctx, k, a) {
 			return s.await(ctx, k)
 		}
 		return s.destroy(ctx, k, a, k.Reason)
@@ -244,9 +244,14 @@ func (s *sessions) step(ctx context.Context, k known, a *asker) (known, error) {
 }
 
 // takeOver reports whether a transition is the asker's to finish: its own, from
-// a worker before this one, or abandoned.
-func (s *sessions) takeOver(k known, a *asker) bool {
-	return k.Job == a.job || time.Now().After(k.Deadline)
+// a worker before this one, or abandoned. A job that has ended, as one that was
+// cancelled while it waited for E2B, finishes nothing.
+func (s *sessions) takeOver(ctx context.Context, k known, a *asker) bool {
+	if k.Job == a.job || time.Now().After(k.Deadline) {
+		return true
+	}
+	past, err := s.facts.History(ctx, events.Job{Session: k.Session, ID: k.Job})
+	return err == nil && past.Ended()
 }
 
 // patience is how long a job waits in place for somebody else's transition.
