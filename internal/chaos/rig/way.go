@@ -75,6 +75,10 @@ func (w *Way) Cut() {
 func (w *Way) Heal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.open()
+}
+
+func (w *Way) open() error {
 	if w.proxy != nil {
 		return nil
 	}
@@ -98,6 +102,9 @@ type Toxic struct {
 	Attributes map[string]int `json:"attributes"`
 }
 
+// jammed is how long a proxy may take to become slow.
+const jammed = 10 * time.Second
+
 // Slow makes the way slow, for what comes on it from now on as well as for what
 // is under way. The returned func takes it back.
 func (w *Way) Slow(toxics ...Toxic) (undo func(), err error) {
@@ -112,7 +119,20 @@ func (w *Way) Slow(toxics ...Toxic) (undo func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := p.Toxics.AddToxicJson(bytes.NewReader(body)); err != nil {
+		added := make(chan error, 1)
+		go func() {
+			_, err := p.Toxics.AddToxicJson(bytes.NewReader(body))
+			added <- err
+		}()
+		select {
+		case err = <-added:
+		case <-time.After(jammed):
+			// A connection that ends in this moment may keep it for ever, and with it all
+			// that are to come: they get a proxy of their own.
+			go p.Stop()
+			w.proxy, err = nil, errors.Join(errors.New("its proxy is jammed"), w.open())
+		}
+		if err != nil {
 			return nil, fmt.Errorf("way %s: %w", w.name, err)
 		}
 	}
