@@ -165,6 +165,14 @@ func TestEachIsSeen(t *testing.T) {
 			one.Events[3].Writer = "w3"
 			one.Events[3].Kind = events.KindAccepted
 		}},
+		{"second sandbox, and the maker had waited in good health", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.waited(one)
+			s.Faults = nil
+		}},
+		{"second sandbox, after a delivery of its own", 7, "no fault took it from its maker", func(s *tale, one, _ *Job) {
+			s.waited(one)
+			one.Events[3].Data, _ = json.Marshal(events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Stream: "JOBS", StreamSeq: 2, Delivery: 1})
+		}},
 		{"given back for no reason", 2, "nothing had befallen", func(s *tale, one, _ *Job) {
 			s.taken(one, 5.5)
 			s.Faults = nil
@@ -336,6 +344,17 @@ func (t *tale) stopped(j *Job) {
 	t.add(j, 3.3, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
 }
 
+// waited is copies with a maker that had waited, and whose beats were lost: the job was
+// delivered again, in its first place.
+func (t *tale) waited(j *Job) {
+	t.copies(j)
+	t.Faults = []Fault{{Kind: "nats-restart-all", Class: plan.NATS, Target: "all", From: at(-2), To: at(-1)}}
+	j.Events = j.Events[:3]
+	j.Events[1].Data, _ = json.Marshal(events.Claimed{Worker: "w1", Attempt: 1, Origin: 1, Stream: "JOBS", StreamSeq: 1, Delivery: 1})
+	c := t.add(j, 3, events.KindClaimed, 0, "w2", events.Claimed{Worker: "w2", Attempt: 1, Origin: 1, Stream: "JOBS", StreamSeq: 1, Delivery: 2})
+	t.add(j, 3.3, events.Succeeded, c, "w2", events.Outcome{Class: "ok", Attempts: 1})
+}
+
 // crossed has a worker with a slow way give a job back after it was delivered to the
 // next one, which brings it to a third.
 func (t *tale) crossed(j *Job) {
@@ -370,6 +389,7 @@ func TestExplained(t *testing.T) {
 		}, "found nothing"},
 		{"second sandbox", func(s *tale, one, _ *Job) { s.copies(one) }, "second sandbox"},
 		{"second sandbox, the maker was told to stop", func(s *tale, one, _ *Job) { s.stopped(one) }, "second sandbox"},
+		{"second sandbox, the maker's beats were lost while it waited", func(s *tale, one, _ *Job) { s.waited(one) }, "second sandbox"},
 		{"taken after an older delivery came back", func(s *tale, one, _ *Job) { s.crossed(one) }, ""},
 		{"late takeover on a late machine", func(s *tale, one, _ *Job) {
 			s.taken(one, 5.5)

@@ -170,6 +170,18 @@ func (r *Result) took(from, to State) bool {
 	}) {
 		return true
 	}
+	// One that waits is handed on without that being called a takeover: its beats were lost.
+	if slices.ContainsFunc(r.r.Jobs, func(j *Job) bool {
+		cs := j.claims()
+		return j.Plan.Session == from.Session && j.Plan.ID == from.Job && slices.ContainsFunc(cs, func(c claim) bool {
+			before := slices.ContainsFunc(cs, func(b claim) bool {
+				return b.Seq < c.Seq && b.Worker == from.Worker && b.Stream == c.Stream && b.StreamSeq == c.StreamSeq && b.Delivery < c.Delivery
+			})
+			return before && c.Event.Time.After(from.Time) && within(c.Event.Time) && r.r.outage(Takeover{At: c.Event.Time})
+		})
+	}) {
+		return true
+	}
 	return slices.ContainsFunc(r.r.Faults, func(f Fault) bool {
 		return f.Kind == "worker-restart" && f.Target == from.Worker && f.From.Before(to.Time) && slices.ContainsFunc(r.r.Jobs, func(j *Job) bool {
 			return j.Plan.Session == from.Session && j.Plan.ID == from.Job && slices.ContainsFunc(j.of(events.KindInterrupted), func(e Event) bool {
