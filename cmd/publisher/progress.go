@@ -76,7 +76,7 @@ func waiting(w events.Waiting) string {
 	s := "waiting for " + w.Why
 	switch w.Why {
 	case events.WaitLane:
-		s = "waiting for earlier jobs of the session"
+		s = "waiting for its turn"
 		if w.Ahead > 0 {
 			s = fmt.Sprintf("waiting for %d earlier jobs of the session", w.Ahead)
 		}

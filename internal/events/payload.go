@@ -64,7 +64,7 @@ type Accepted struct {
 
 // Why a job waits.
 const (
-	WaitLane       = "lane"       // an earlier exclusive job of the session
+	WaitLane       = "lane"       // an earlier exclusive job of the session, or earlier pushes to its branch
 	WaitQuota      = "quota"      // no free slot for a running sandbox
 	WaitRate       = "rate"       // E2B or our own create rate asks to slow down
 	WaitBreaker    = "breaker"    // E2B does not answer; its breaker is open

@@ -87,6 +87,9 @@ func saysWaiting(w Waiting) string {
 	if why == "" {
 		why = w.Why
 	}
+	if w.Why == WaitLane && w.Ahead == 0 && w.Detail != "" {
+		why = "its turn"
+	}
 	s := "waits for " + why
 	if w.Ahead > 0 {
 		s = fmt.Sprintf("%s (%d ahead)", s, w.Ahead)

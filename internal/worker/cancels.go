@@ -81,6 +81,9 @@ func (s *holds) entries() (all []store.Entry) {
 		if h.entered {
 			all = append(all, h.entry)
 		}
+		if h.pushing != nil {
+			all = append(all, *h.pushing)
+		}
 		h.mu.Unlock()
 	}
 	return all

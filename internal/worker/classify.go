@@ -34,6 +34,7 @@ type fault struct {
 	reason  string // for people
 	pointer string // JSON pointer into the body
 	after   time.Duration
+	why     string // the word of a waiting event; empty is by the class
 	err     error
 }
 
@@ -116,7 +117,7 @@ func classify(err error) verdict {
 	}
 	var f *fault
 	if errors.As(err, &f) {
-		v.class, v.pointer = f.class, f.pointer
+		v.class, v.pointer, v.why = f.class, f.pointer, f.why
 		v.after = max(v.after, f.after)
 		return v
 	}

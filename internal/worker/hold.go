@@ -49,6 +49,7 @@ type hold struct {
 	mu      sync.Mutex
 	session known // what the beat keeps awake
 	box     *box
+	pushing *store.Entry            // its place among those who push to a branch
 	after   []func(context.Context) // what is cleared up after the end
 }
 
@@ -510,8 +511,11 @@ func (h *hold) beat() {
 		}
 	}
 	h.mu.Lock()
-	k, b, entered, entry := h.session, h.box, h.entered, h.entry
+	k, b, entered, entry, pushing := h.session, h.box, h.entered, h.entry, h.pushing
 	h.mu.Unlock()
+	if pushing != nil {
+		h.w.renew.add(*pushing)
+	}
 	if entered {
 		h.w.renew.add(entry)
 	}

@@ -128,12 +128,17 @@ func (r *repoRun) push(ctx context.Context) (string, error) {
 	if p := r.block.PullRequest; p != nil {
 		opts.Base = p.Base
 	}
+	leave, err := r.pushTurn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
 	var p git.Pushed
 	access := github.Write
 	if r.guarded(".github/workflows/any.yml") == nil {
 		access = github.Workflows // which GitHub wants for them
 	}
-	if err := r.do(ctx, access, func(ctx context.Context, w *git.Work) (err error) {
+	if err = r.do(ctx, access, func(ctx context.Context, w *git.Work) (err error) {
 		if r.fromHost() {
 			p, err = r.pushHost(ctx, w, opts)
 		} else {
