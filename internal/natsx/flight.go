@@ -39,10 +39,11 @@ type flight struct {
 var spare = sync.Pool{New: func() any { return new(flight) }}
 
 // land answers a flight that the caller has taken.
-func (f *flight) land(a Ack, err error) {
+func (p *Publisher) land(f *flight, a Ack, err error) {
 	done := f.done
 	*f = flight{}
 	spare.Put(f)
+	defer p.landed()
 	done(a, err)
 }
 
@@ -131,7 +132,7 @@ func (p *Publisher) mayRest() bool {
 func (p *Publisher) pass(wait time.Duration) {
 	dead, resend := p.due(wait)
 	for _, f := range dead {
-		f.land(Ack{}, p.overdue(f))
+		p.land(f, Ack{}, p.overdue(f))
 	}
 	for _, id := range resend {
 		p.resend(id)
@@ -199,6 +200,6 @@ func (p *Publisher) overdue(f *flight) error {
 // abandon answers all flights with cause.
 func (p *Publisher) abandon(cause error) {
 	for _, f := range p.takeAll() {
-		f.land(Ack{}, fmt.Errorf("publish %s: %w: %w", f.msg.Subject, cause, ErrNoAck))
+		p.land(f, Ack{}, fmt.Errorf("publish %s: %w: %w", f.msg.Subject, cause, ErrNoAck))
 	}
 }

@@ -53,6 +53,7 @@ type Publisher struct {
 	sent    queue  // flights that wait for an ack, oldest send first
 	again   queue  // flights to be sent again, in no order
 	asleep  bool   // the sweeper waits for wake
+	landing int    // flights taken off the books and not answered yet
 	empty   chan struct{}
 	closed  bool
 }
@@ -171,10 +172,10 @@ func losing(at point.At, done func(Ack, error)) func(Ack, error) {
 	}
 }
 
-// Flush waits until no message is in flight.
+// Flush waits until no message is in flight and every done has returned.
 func (p *Publisher) Flush(ctx context.Context) error {
 	p.mu.Lock()
-	if len(p.flights) == 0 {
+	if len(p.flights) == 0 && p.landing == 0 {
 		p.mu.Unlock()
 		return nil
 	}
@@ -283,7 +284,7 @@ func (p *Publisher) answered(m *nats.Msg) {
 		refusal.Resent = f.unanswered
 		err = fmt.Errorf("publish %s: %w", f.msg.Subject, refusal)
 	}
-	f.land(ack, err)
+	p.land(f, ack, err)
 }
 
 // take removes a flight, which makes the caller the one who answers it. It is nil
@@ -300,7 +301,13 @@ func (p *Publisher) take(id uint64) *flight {
 }
 
 // forget removes a flight whose answer nobody waits for.
-func (p *Publisher) forget(id uint64) bool { return p.take(id) != nil }
+func (p *Publisher) forget(id uint64) bool {
+	f := p.take(id)
+	if f != nil {
+		p.landed()
+	}
+	return f != nil
+}
 
 func (p *Publisher) takeAll() []*flight {
 	p.mu.Lock()
@@ -313,12 +320,20 @@ func (p *Publisher) takeAll() []*flight {
 	return all
 }
 
-// drop takes f off the books; p.mu is held.
+// drop takes f off the books; p.mu is held. Call landed when it is answered.
 func (p *Publisher) drop(f *flight) {
 	delete(p.flights, f.id)
 	f.in.remove(f)
+	p.landing++
 	<-p.slots
-	if len(p.flights) == 0 && p.empty != nil {
+}
+
+// landed notes that a flight that was taken off the books is answered.
+func (p *Publisher) landed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.landing--
+	if len(p.flights) == 0 && p.landing == 0 && p.empty != nil {
 		close(p.empty)
 		p.empty = nil
 	}

@@ -1,6 +1,7 @@
 package natsx_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -59,7 +60,7 @@ func TestPublishAsyncAnswersEveryMessageOnce(t *testing.T) {
 			}
 		}))
 	}
-	require.NoError(t, p.Flush(short(t, 10*time.Second)))
+	require.NoError(t, p.Flush(short(t, 60*time.Second)))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, seqs, n)
@@ -69,6 +70,20 @@ func TestPublishAsyncAnswersEveryMessageOnce(t *testing.T) {
 	info, err := s.Info(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, n, info.State.Msgs)
+}
+
+// What was flushed has been answered, not only acked.
+func TestFlushWaitsForTheAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+	p := b.publisher(t)
+	answering, gate := make(chan struct{}), make(chan struct{})
+	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(natsx.Ack, error) { close(answering); <-gate }))
+	<-answering
+	require.ErrorIs(t, p.Flush(short(t, 50*time.Millisecond)), context.DeadlineExceeded)
+	close(gate)
+	require.NoError(t, p.Flush(short(t, 30*time.Second)))
 }
 
 // Nobody answers: the context or the limit ends the wait, and the error says that
