@@ -30,7 +30,10 @@ func (a *App) auditCommand() *cli.Command {
 					&cli.StringFlag{Name: "session", Usage: "only of session `ID`"},
 					&cli.StringFlag{Name: "job", Usage: "only of job `ID`"},
 					&cli.StringFlag{Name: "owner", Usage: "only of owner `ID`"},
-					&cli.StringFlag{Name: "action", Usage: "only of `ACTION`, such as create, run or kill"},
+					&cli.StringFlag{Name: "system", Usage: "only on `SYSTEM`: e2b, git or github", Validator: func(s string) error {
+						return oneOf(s, []string{audit.E2B, audit.Git, audit.GitHub})
+					}},
+					&cli.StringFlag{Name: "action", Usage: "only of `ACTION`, such as create, run, kill, push or pull_request.create"},
 					limitFlag(),
 				},
 				Action: a.connected(a.auditList),
@@ -84,15 +87,32 @@ func (a *App) auditList(ctx context.Context, cmd *cli.Command, c *conn) error {
 	var rows [][]string
 	for _, r := range found {
 		rows = append(rows, []string{
-			strconv.FormatUint(r.Seq, 10), ago(r.Time, now), r.Owner, r.Session, r.Job, r.Action, clean(r.Target, 40), r.Outcome,
+			strconv.FormatUint(r.Seq, 10), ago(r.Time, now), r.Owner, r.Session, r.Job, r.Action, clean(onWhat(r.Record), 60), r.Outcome,
 			(time.Duration(r.DurationMS) * time.Millisecond).String(), clean(strings.Join(r.Argv, " "), 50),
 		})
 	}
 	return a.list([]string{"seq", "age", "owner", "session", "job", "action", "target", "outcome", "took", "command"}, rows, "audit records", next)
 }
 
+// onWhat is what was done something to: a sandbox, a file, a branch, a pull request.
+func onWhat(r audit.Record) string {
+	if r.Remote == "" {
+		return r.Target
+	}
+	number := ""
+	if r.Number != 0 {
+		number = "#" + strconv.Itoa(r.Number)
+	}
+	at := r.Branch
+	if r.Commit != "" {
+		at += "@" + r.Commit[:min(10, len(r.Commit))]
+	}
+	_, where, _ := strings.Cut(r.Remote, "://")
+	return join(" ", where+number, at)
+}
+
 func wanted(cmd *cli.Command, r audit.Record) bool {
-	for flag, have := range map[string]string{"session": r.Session, "job": r.Job, "owner": r.Owner, "action": r.Action} {
+	for flag, have := range map[string]string{"session": r.Session, "job": r.Job, "owner": r.Owner, "action": r.Action, "system": r.System} {
 		if want := cmd.String(flag); want != "" && want != have {
 			return false
 		}

@@ -44,12 +44,22 @@ type Record struct {
 	Generation int       `json:"generation,omitempty"`
 	System     string    `json:"system,omitempty"` // e2b, git or github
 	Action     string    `json:"action"`
-	Target     string    `json:"target,omitempty"` // the sandbox, file, branch or pull request
-	Argv       []string  `json:"argv,omitempty"`   // with secrets masked, and cut if it is long
-	ArgvSHA256 string    `json:"argv_sha256,omitempty"`
-	Outcome    string    `json:"outcome"` // ok, or the class of what went wrong
-	Detail     string    `json:"detail,omitempty"`
-	DurationMS int64     `json:"duration_ms"`
+	Target     string    `json:"target,omitempty"` // the sandbox or file
+
+	// Of git and GitHub.
+	Remote string `json:"remote,omitempty"` // address of the repository, without credentials
+	Branch string `json:"branch,omitempty"`
+	Commit string `json:"commit,omitempty"`
+	Number int    `json:"number,omitempty"` // of the pull request
+
+	// Secrets are the names of those that were given for it, never their values.
+	Secrets []string `json:"secrets,omitempty"`
+
+	Argv       []string `json:"argv,omitempty"` // with secrets masked, and cut if it is long
+	ArgvSHA256 string   `json:"argv_sha256,omitempty"`
+	Outcome    string   `json:"outcome"` // ok, or the class of what went wrong
+	Detail     string   `json:"detail,omitempty"`
+	DurationMS int64    `json:"duration_ms"`
 }
 
 // Head is the newest record of the stream when a chain began.

@@ -139,5 +139,6 @@ func (c Config) streams() []jetstream.StreamConfig {
 		Duplicates:  dupWindow,
 		AllowDirect: true,
 		DenyDelete:  true,
+		DenyPurge:   true,
 	}}
 }

@@ -116,6 +116,9 @@ func (r Remote) OwnerRepo() (owner, repo string, ok bool) {
 	return owner, repo, ok && owner != "" && repo != "" && !strings.Contains(repo, "/")
 }
 
+// Address is the repository's address for people: without what may be a credential.
+func (r Remote) Address() string { return r.Scheme + "://" + r.Host + "/" + r.Path }
+
 // Same reports whether two addresses name one repository over one protocol.
 func (r Remote) Same(o Remote) bool {
 	return r.Scheme == o.Scheme && r.User == o.User && r.Host == o.Host && r.Path == o.Path

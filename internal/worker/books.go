@@ -28,7 +28,7 @@ func (b *books) enter(r audit.Record, argv []string, begun time.Time, err error)
 	if err != nil {
 		r.Outcome, r.Detail = string(classify(err).class), err.Error()
 	}
-	r.Detail, r.Target = b.masked(r.Detail), b.masked(r.Target)
+	r.Detail, r.Target, r.Branch = b.masked(r.Detail), b.masked(r.Target), b.masked(r.Branch)
 	shown := make([]string, len(argv))
 	for i, a := range argv {
 		shown[i] = b.masked(a)
@@ -126,10 +126,36 @@ func (t *task) ran(begun time.Time, joined bool, out events.Outcome, err error) 
 	if joined {
 		r.Action = "join"
 	}
+	r.Secrets = t.given
 	if err == nil && out.Class != string(jobs.ClassOK) {
 		r.Outcome, r.Detail = out.Class, out.Reason
 	}
 	t.w.books.enter(r, t.cmd.Argv, begun, err)
+}
+
+// did records what a step has done to a repository, once it is known. What the job comes
+// back to without having spent anything is recorded by the try that ends it: each finds
+// what those before it have done.
+func (r *repoRun) did(step string, rec audit.Record, begun time.Time, err error) {
+	if err != nil {
+		err = r.explain(step, err)
+		if jobs.Decide(classify(err).class, 1, 1, false).Fate == jobs.Wait {
+			return
+		}
+	}
+	rec.Remote = r.remote.Address()
+	if r.block.Credential != "" && step != events.StepCommit {
+		rec.Secrets = []string{r.block.Credential}
+	}
+	r.w.books.enter(rec, nil, begun, err)
+}
+
+// found is the action of who finds that an earlier try has done it.
+func found(action string, there bool) string {
+	if there {
+		return action + ".found"
+	}
+	return action
 }
 
 // booked waits until what was done for the job is on record. The end does not wait for

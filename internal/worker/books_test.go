@@ -1,10 +1,12 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"path"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/audit"
@@ -101,4 +103,118 @@ func TestAuditAcrossATakeover(t *testing.T) {
 	for _, c := range rep.Chains {
 		require.False(t, c.Closed, c.Name)
 	}
+}
+
+// Each effect on a repository is on record, once: where, which branch and commit, the
+// number of the pull request, and the names of the secrets that were given for it.
+func TestAuditOfARepository(t *testing.T) {
+	t.Parallel()
+	g := newGitWorld(t)
+	g.worker(g.with(), withSecrets("WORKER_SECRET_DEPLOY="+planted, "WORKER_SECRET_T=another-secret-of-it"))
+	run := func(id, mode string) ended {
+		block := g.block()
+		block.Credential, block.Branch, block.PushMode = "deploy", "fix/7", mode
+		return g.follow(g.publishAs("me", jobs.TaskRun, &jobs.Run{
+			Common: jobs.Common{ID: id, Session: "s-" + id}, Repo: block, Shell: "echo " + id + " >>README.md",
+			Secrets: map[string]string{"A": "t", "B": "t"},
+		}))
+	}
+	e := run("one", jobs.PushSandbox)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	all := g.records("s-one")
+	require.Equal(t, []string{"create ok", "clone ok", "run ok", "commit ok", "push ok", "pull_request.create ok"}, actions(all))
+	for _, r := range all {
+		require.Equal(t, []string{"me", "one"}, []string{r.Owner, r.Job}, r.Action)
+	}
+	remote := "http://" + strings.TrimPrefix(g.git.URL, "http://") + "/acme/app"
+	for i, want := range []audit.Record{
+		1: {System: audit.Git, Branch: "fix/7", Commit: g.on("rev-parse", "main"), Secrets: []string{"deploy"}},
+		3: {System: audit.Git, Branch: "fix/7", Commit: e.Commit},
+		4: {System: audit.Git, Branch: "fix/7", Commit: e.Commit, Secrets: []string{"deploy"}},
+		5: {System: audit.GitHub, Branch: "fix/7", Commit: e.Commit, Number: 1, Secrets: []string{"deploy"}},
+	} {
+		if want.System != "" {
+			want.Remote = remote
+			require.Equal(t, want, audit.Record{
+				System: all[i].System, Remote: all[i].Remote, Branch: all[i].Branch, Commit: all[i].Commit, Number: all[i].Number, Secrets: all[i].Secrets,
+			}, all[i].Action)
+		}
+	}
+	require.Equal(t, []string{"t"}, all[2].Secrets)
+
+	e = run("two", jobs.PushHost)
+	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+	require.Equal(t, []string{"create ok", "clone ok", "run ok", "commit ok", "push_host ok", "pull_request.update ok"}, actions(g.records("s-two")))
+	// Nothing to commit is nothing done.
+	block := g.block()
+	require.Equal(t, events.Succeeded, g.follow(g.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s-three"}, Repo: block, Argv: []string{"true"}})).Kind)
+	require.Equal(t, []string{"create ok", "clone ok", "run ok"}, actions(g.records("s-three")))
+	// What is refused is on record too.
+	block = g.block()
+	refused := g.follow(g.publish(jobs.TaskRun, &jobs.Run{
+		Common: jobs.Common{Session: "s-four"}, Repo: block, Shell: "mkdir -p .github/workflows; echo on: push >.github/workflows/x.yml",
+	}))
+	require.Equal(t, events.Dead, refused.Kind)
+	all = g.records("s-four")
+	require.Equal(t, "push "+refused.Class, actions(all)[len(all)-1])
+
+	for s, err := range audit.Read(t.Context(), g.js, "") {
+		require.NoError(t, err)
+		text, err := json.Marshal(s.Record)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), planted)
+		require.NotContains(t, string(text), "another-secret-of-it")
+	}
+}
+
+// A stream of records that is full holds no job. One that refuses them gets them when it
+// takes some again; one that lets go of its oldest is whole.
+func TestFullAuditHoldsNoJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.worker()
+	s, err := w.js.Stream(t.Context(), audit.Stream)
+	require.NoError(t, err)
+	change := func(f func(*jetstream.StreamConfig)) {
+		cfg := s.CachedInfo().Config
+		f(&cfg)
+		s, err = w.js.UpdateStream(t.Context(), cfg)
+		require.NoError(t, err)
+	}
+	run := func(n int) {
+		for range n {
+			require.Equal(t, events.Succeeded, w.follow(w.run("s1", "true")).Kind)
+		}
+	}
+	run(1)
+	change(func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardNew, 2 })
+	run(3)
+	change(func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1 })
+	run(1)
+	verify := func() audit.Report {
+		rep, err := audit.Verify(t.Context(), w.js, "")
+		require.NoError(t, err)
+		require.Empty(t, rep.Faults)
+		require.Len(t, rep.Chains, 1)
+		return rep
+	}
+	const made = 1 + 1 + 3 + 1
+	require.Eventually(t, func() bool {
+		info, err := s.Info(t.Context())
+		return err == nil && info.State.Msgs == made
+	}, eventually, tick)
+	rep := verify()
+	require.Equal(t, []int{made, 0}, []int{rep.Records, rep.Chains[0].Lost})
+
+	change(func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 })
+	run(5)
+	rep = verify()
+	require.Equal(t, 3, rep.Records)
+	require.Zero(t, rep.Chains[0].Lost)
+	r.Stop()
+	require.True(t, verify().Chains[0].Closed)
+
+	// Nobody takes records out by hand.
+	require.Error(t, s.DeleteMsg(t.Context(), rep.Last))
+	require.Error(t, s.Purge(t.Context()))
 }

@@ -541,5 +541,13 @@ func TestGitServerNeverAnswers(t *testing.T) {
 				require.Equal(t, since, w.Since, "one silence")
 			}
 		}
+		// What the job only waited for is not on record.
+		var clones []string
+		for _, a := range actions(g.records(name)) {
+			if strings.HasPrefix(a, "clone ") {
+				clones = append(clones, a)
+			}
+		}
+		require.Equal(t, []string{"clone transport", "clone transport"}, clones)
 	}
 }

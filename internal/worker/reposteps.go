@@ -9,7 +9,9 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
+	"github.com/sandjet/sandjet/internal/audit"
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/git"
 	"github.com/sandjet/sandjet/internal/git/github"
@@ -54,6 +56,7 @@ func (r *repoRun) clone(ctx context.Context) (detail string, err error) {
 		Submodules: r.block.Submodules, LFS: r.block.LFS,
 	}
 	var c git.Clone
+	begun := time.Now()
 	for _, r.state.Dir = range places {
 		err = r.do(ctx, github.Read, func(ctx context.Context, w *git.Work) (err error) {
 			c, err = w.Clone(ctx, opts)
@@ -63,7 +66,9 @@ func (r *repoRun) clone(ctx context.Context) (detail string, err error) {
 			break
 		}
 	}
-	if err != nil {
+	rec := r.by(audit.Git, found("clone", c.Adopted), r.session.SandboxID+":"+r.state.Dir)
+	rec.Branch, rec.Commit = r.state.Branch, c.Head
+	if r.did(events.StepClone, rec, begun, err); err != nil {
 		return "", err
 	}
 	r.state.Base, r.found = c.Base, c.BranchFound
@@ -86,13 +91,20 @@ func (r *repoRun) branch(context.Context) (string, error) {
 // commit commits what is there.
 func (r *repoRun) commit(ctx context.Context) (string, error) {
 	var c git.Committed
-	if err := r.do(ctx, offline, func(ctx context.Context, w *git.Work) (err error) {
+	begun := time.Now()
+	err := r.do(ctx, offline, func(ctx context.Context, w *git.Work) (err error) {
 		c, err = w.Commit(ctx, git.CommitOptions{
 			Message: *r.block.Git().Commit, Trailers: git.Trailers{Task: r.d.ID, Session: r.d.Session},
 			Base: r.state.Base, Largest: git.DefaultLimits().File,
 		})
 		return err
-	}); err != nil {
+	})
+	if err != nil || !c.Nothing() {
+		rec := r.by(audit.Git, found("commit", err == nil && !c.Created), r.session.SandboxID+":"+r.state.Dir)
+		rec.Branch, rec.Commit = r.state.Branch, c.Commit
+		r.did(events.StepCommit, rec, begun, err)
+	}
+	if err != nil {
 		return "", err
 	}
 	if c.Nothing() {
@@ -138,14 +150,21 @@ func (r *repoRun) push(ctx context.Context) (string, error) {
 	if r.guarded(".github/workflows/any.yml") == nil {
 		access = github.Workflows // which GitHub wants for them
 	}
-	if err = r.do(ctx, access, func(ctx context.Context, w *git.Work) (err error) {
+	begun, action := time.Now(), "push"
+	if r.fromHost() {
+		action = "push_host"
+	}
+	err = r.do(ctx, access, func(ctx context.Context, w *git.Work) (err error) {
 		if r.fromHost() {
 			p, err = r.pushHost(ctx, w, opts)
 		} else {
 			p, err = w.Push(ctx, opts)
 		}
 		return err
-	}); err != nil {
+	})
+	rec := r.by(audit.Git, found(action, p.There), "")
+	rec.Branch, rec.Commit = r.state.Branch, cmp.Or(p.Commit, r.state.Commit)
+	if r.did(events.StepPush, rec, begun, err); err != nil {
 		return "", err
 	}
 	r.state.Pushed, r.state.Into = p.Commit, p.Base
@@ -215,6 +234,7 @@ func (r *repoRun) pull(ctx context.Context) (string, error) {
 	}
 	want := *r.block.Git().PullRequest
 	message := r.block.Git().Commit
+	begun := time.Now()
 	got, err := forge.Ensure(ctx, git.Pull{
 		Remote: r.remote, Head: r.state.Branch, Base: want.Base,
 		Title: cmp.Or(want.Title, message.Header()),
@@ -224,6 +244,14 @@ func (r *repoRun) pull(ctx context.Context) (string, error) {
 		}),
 		Draft: want.IsDraft(), Labels: want.Labels, Reviewers: want.Reviewers, Task: r.d.ID,
 	})
+	if err != nil || got.Number != 0 {
+		rec := r.by(audit.GitHub, "pull_request.create", "")
+		if got.Adopted {
+			rec.Action = "pull_request.update"
+		}
+		rec.Branch, rec.Commit, rec.Number = r.state.Branch, r.state.Pushed, got.Number
+		r.did(events.StepPullRequest, rec, begun, err)
+	}
 	if err != nil {
 		r.w.git.learn(ctx, ref, err)
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,7 +33,8 @@ type task struct {
 	*hold
 	p       *jobs.Run
 	cmd     spool.Command
-	name    string // of its run in the sandbox
+	name    string   // of its run in the sandbox
+	given   []string // names of the secrets that the command gets
 	session known
 	box     *box
 	out     *output
@@ -223,6 +225,7 @@ func (t *task) unseal() error {
 	if len(refs) == 0 {
 		return nil
 	}
+	t.given = slices.Compact(slices.Sorted(maps.Values(refs)))
 	t.cmd.Secrets = &spool.Secrets{Changed: t.blind}
 	values, err := t.reveal(refs)
 	switch {
