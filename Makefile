@@ -23,7 +23,7 @@ TESTFLAGS := -count=$(COUNT) -timeout=$(TIMEOUT) $(if $(RUN),-run='$(RUN)') $(if
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: ## Run the whole story once on free ports: provision, clone, test, files, pause, resume, destroy
+demo: ## Run the whole story once on free ports: provision, clone, test, files, pause, resume, destroy, pull request
 	@$(GO) run ./cmd/devstack demo
 
 up: ## Start the development stack and keep it up (data in .cache/devstack)

@@ -49,6 +49,7 @@ func (a app) upCommand() *cli.Command {
 			addrFlag("nats-addr", "NATS", &o.stack.NATSAddr),
 			addrFlag("redis-addr", "Redis", &o.stack.RedisAddr),
 			addrFlag("e2b-addr", "the sandbox server", &o.stack.E2BAddr),
+			addrFlag("git-addr", "the git server", &o.gitAddr),
 			addrFlag("http-addr", "the worker's health and metrics", &o.httpAddr),
 			logLevelFlag(&o.logLevel, "warn"),
 		},
@@ -96,7 +97,9 @@ func (a app) demoCommand() *cli.Command {
 		Usage: "run the main job once, on a stack of its own, and exit with its result",
 		Description: "Provisions a session, clones a repository in its sandbox, runs the repository's\n" +
 			"tests with live output, moves a file both ways, lets the session fall asleep, wakes\n" +
-			"it with a job and destroys it. Every step is checked; exit 0 means all were true.",
+			"it with a job and destroys it. Then one job takes the repository to a draft pull\n" +
+			"request, its events printed as they come. Every step is checked; exit 0 means all\n" +
+			"were true. Wants git.",
 		Flags: []cli.Flag{logLevelFlag(&o.logLevel, "error")},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArgs(cmd); err != nil {

@@ -20,6 +20,9 @@ func TestDemo(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^ *[0-9.]+s  ([a-z]+) `).FindAllStringSubmatch(out.String(), -1) {
 		steps = append(steps, m[1])
 	}
-	require.Equal(t, strings.Fields("start provision clone test upload download idle resume destroy done"), steps)
+	require.Equal(t, strings.Fields("start provision clone test upload download idle resume destroy pull done"), steps)
 	require.Contains(t, out.String(), testsPassed)
+	for _, says := range []string{"step clone done", "step command done", "step commit done", "step push done", "step pull_request done, #1 http://127.0.0.1", "succeeded"} {
+		require.Contains(t, out.String(), says)
+	}
 }

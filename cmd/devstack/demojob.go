@@ -45,7 +45,16 @@ func (d *demoRun) run(ctx context.Context, id string, kind jobs.Kind, p jobs.Pay
 	)
 }
 
+// follow prints a job's output, followAll each of its events beside it.
 func (d *demoRun) follow(ctx context.Context, job events.Job) (*told, error) {
+	return d.following(ctx, job, func(events.Event) {})
+}
+
+func (d *demoRun) followAll(ctx context.Context, job events.Job) (*told, error) {
+	return d.following(ctx, job, func(e events.Event) { d.note("%-9s  %s", e.Kind, events.Says(e)) })
+}
+
+func (d *demoRun) following(ctx context.Context, job events.Job, tell func(events.Event)) (*told, error) {
 	t := &told{}
 	q := d.quote()
 	defer q.Flush()
@@ -61,12 +70,14 @@ func (d *demoRun) follow(ctx context.Context, job events.Job) (*told, error) {
 			t.pieces++
 			_, _ = io.MultiWriter(&t.stderr, q).Write(e.Data)
 		case e.Kind.Terminal():
+			tell(e)
 			t.kind = e.Kind
 			t.kinds = append(t.kinds, e.Kind)
 			if err := e.Decode(&t.outcome); err != nil {
 				return nil, err
 			}
 		default:
+			tell(e)
 			t.kinds = append(t.kinds, e.Kind)
 		}
 	}

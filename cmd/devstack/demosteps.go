@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/session"
@@ -215,6 +216,50 @@ func (d *demoRun) destroy(ctx context.Context) error {
 		return err
 	}
 	d.ok("destroyed; no dead letters")
+	return nil
+}
+
+// pull takes the repository to a pull request in one job with a sandbox of its own, and
+// prints the job's events as whoever follows it reads them.
+func (d *demoRun) pull(ctx context.Context) error {
+	d.step("pull", "one job: clone, test, commit, push, draft pull request")
+	const branch = "task-pull"
+	got, err := d.jobs.Publish(ctx, jobs.TaskRun, &jobs.Run{
+		Common: jobs.Common{ID: "pull"},
+		Shell:  `sh test.sh >report.txt && tail -1 report.txt`,
+		Repo: &jobs.Repo{
+			URL:    d.git.URL,
+			Commit: &jobs.Commit{Type: "test", Scope: "roman", Subject: "add a report", Body: "Written by a job in a sandbox."},
+			Push:   true, PullRequest: &jobs.PullRequest{Labels: []string{"demo"}},
+		},
+	}, jobs.PublishOptions{})
+	if err != nil {
+		return err
+	}
+	t, err := d.followAll(ctx, events.Job{Session: got.Session, ID: got.Job})
+	if err != nil {
+		return err
+	}
+	if t.kind != events.Succeeded || t.outcome.PullRequest == nil {
+		return fmt.Errorf("job pull: %s: %s (class %s)", t.kind, t.outcome.Reason, t.outcome.Class)
+	}
+	tip, err := d.git.Git(d.git.dir, "rev-parse", "refs/heads/"+branch)
+	if err != nil {
+		return err
+	}
+	brings, err := d.git.Git(d.git.dir, "diff", "--name-only", "main", branch)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		d.must(strings.Contains(t.stdout.String(), testsPassed), "stdout does not say %q", testsPassed),
+		d.must(tip == t.outcome.Commit, "the server's branch is at %s, the job says %s", tip, t.outcome.Commit),
+		d.must(brings == "report.txt", "the branch brings %q, want report.txt", brings),
+		d.must(t.outcome.PullRequest.Draft && t.outcome.PullRequest.Number == 1, "pull request %+v is not the first, as a draft", *t.outcome.PullRequest),
+	); err != nil {
+		return err
+	}
+	d.ok("draft pull request #%d of branch %s, one file, one commit", t.outcome.PullRequest.Number, branch)
 	return nil
 }
 

@@ -1,129 +1,100 @@
 package main
 
 import (
-	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
-	"net/http/cgi"
+	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"strings"
 	"time"
+
+	"github.com/sandjet/sandjet/internal/git/local"
 )
 
 //go:embed demoproject
 var demoProject embed.FS
 
-// A gitServer serves one small repository over HTTP on loopback, as
-// git http-backend does behind any web server. It exists for the demo.
-type gitServer struct {
-	URL  string // of the repository
-	Head string // commit that a clone ends at
-	http *http.Server
-	done chan struct{}
+// A repository is the stack's own: one small project on a git server with a forge,
+// both on loopback.
+type repository struct {
+	*local.Server
+	URL   string // of the repository
+	Head  string // commit that main is at
+	dir   string
+	token string // with which the worker pushes and opens pull requests
 }
 
-// startGit makes a repository of the demo's project below dir and serves it.
-// It fails where git or its http-backend is not installed.
-func startGit(ctx context.Context, dir string) (*gitServer, error) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		return nil, errors.New("the demo clones a repository: install git")
+// errNoGit happens where git is not installed.
+var errNoGit = errors.New("git is not installed: the repository is served by git itself")
+
+// startGit serves the demo's project from dir, where it may be from an earlier start.
+func startGit(dir, addr string, log *slog.Logger) (*repository, error) {
+	if _, err := exec.LookPath("git"); err != nil {
+		return nil, errNoGit
 	}
-	repo := filepath.Join(dir, "roman.git")
-	head, err := makeRepo(ctx, git, repo)
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	backend, err := httpBackend(ctx, git)
-	if err != nil {
-		return nil, err
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("serve git: %w", err)
-	}
-	s := &gitServer{
-		URL:  fmt.Sprintf("http://%s/roman.git", ln.Addr()),
-		Head: head,
-		http: &http.Server{
-			ReadHeaderTimeout: 10 * time.Second,
-			Handler: &cgi.Handler{
-				Path: backend,
-				Dir:  dir,
-				Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"},
-			},
+	r := &repository{token: rand.Text()}
+	var err error
+	if r.Server, err = local.Start(local.Config{
+		Dir: dir, Addr: addr, Token: r.token, Open: true, Web: true,
+		Report: func(format string, args ...any) {
+			log.Warn("amiss at the git server", "what", fmt.Sprintf(format, args...))
 		},
-		done: make(chan struct{}),
+	}); err != nil {
+		return nil, err
 	}
-	go func() {
-		defer close(s.done)
-		_ = s.http.Serve(ln) // ends with Close
-	}()
-	return s, nil
+	r.Hub.Do(func() { r.Hub.Tokens[r.token] = time.Now().AddDate(10, 0, 0) })
+	if err := r.fill(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
-// Close stops the server. What still reads is cut off.
-func (s *gitServer) Close() {
-	_ = s.http.Close()
-	<-s.done
-}
-
-// makeRepo writes the demo's project to a new repository and commits it.
-func makeRepo(ctx context.Context, git, repo string) (head string, err error) {
-	project, err := fs.Sub(demoProject, "demoproject")
-	if err != nil {
-		return "", err
+// fill makes the repository unless it is there.
+func (r *repository) fill() (err error) {
+	if r.URL, r.dir, err = r.Make("demo/roman"); err != nil {
+		return err
 	}
-	work := repo + ".work"
-	if err := os.CopyFS(work, project); err != nil {
-		return "", fmt.Errorf("write the demo's project: %w", err)
-	}
-	for _, args := range [][]string{
-		{"init", "-q", "-b", "main"},
-		{"add", "-A"},
-		{"commit", "-q", "-m", "roman: numerals in a few lines of shell"},
-		{"clone", "-q", "--bare", ".", repo},
-	} {
-		if _, err := runGit(ctx, git, work, args...); err != nil {
-			return "", err
+	if !r.Has("demo", "roman", "main") {
+		if _, err := r.Commit(r.dir, "main", "feat: roman numerals in a few lines of shell", project()); err != nil {
+			return err
 		}
 	}
-	return runGit(ctx, git, work, "rev-parse", "HEAD")
+	r.Head, err = r.Git(r.dir, "rev-parse", "refs/heads/main")
+	return err
 }
 
-func httpBackend(ctx context.Context, git string) (string, error) {
-	dir, err := runGit(ctx, git, ".", "--exec-path")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "git-http-backend")
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("serve git: %w: it comes with most packages of git", err)
-	}
-	return path, nil
-}
-
-// runGit runs git away from the user's own configuration.
-func runGit(ctx context.Context, git, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, git, args...)
-	cmd.Dir = dir
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "GIT_") {
-			cmd.Env = append(cmd.Env, kv)
+// project is the demo's project, its contents by path.
+func project() map[string]string {
+	files := map[string]string{}
+	const root = "demoproject"
+	err := fs.WalkDir(demoProject, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-	}
-	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Sandjet", "GIT_AUTHOR_EMAIL=demo@sandjet.invalid",
-		"GIT_COMMITTER_NAME=Sandjet", "GIT_COMMITTER_EMAIL=demo@sandjet.invalid")
-	out, err := cmd.CombinedOutput()
+		b, err := demoProject.ReadFile(name)
+		files[strings.TrimPrefix(path.Clean(name), root+"/")] = string(b)
+		return err
+	})
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+		panic(err) // the files are compiled in
 	}
-	return strings.TrimSpace(string(out)), nil
+	return files
+}
+
+// env is what a worker wants to push there and to open pull requests. Nothing where
+// the outer environment has a credential for GitHub: that is for repositories there.
+func (r *repository) env(outer func(string) string) map[string]string {
+	if r == nil || outer("GITHUB_TOKEN")+outer("GITHUB_TOKEN_FILE")+outer("GITHUB_APP_ID") != "" {
+		return nil
+	}
+	return map[string]string{"GITHUB_TOKEN": r.token, "GITHUB_API_URL": r.Server.URL}
 }

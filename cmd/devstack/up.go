@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/lmittmann/tint"
 	"github.com/mattn/go-isatty"
@@ -16,6 +17,7 @@ import (
 type upOptions struct {
 	stack    stack.Options
 	envFile  string
+	gitAddr  string
 	httpAddr string
 	logLevel string
 	noWorker bool
@@ -31,6 +33,9 @@ func (a app) up(ctx context.Context, o upOptions) (err error) {
 	if err := stack.CheckAddr(o.httpAddr); err != nil {
 		return fmt.Errorf("--http-addr: %w", err)
 	}
+	if err := stack.CheckAddr(o.gitAddr); err != nil {
+		return fmt.Errorf("--git-addr: %w", err)
+	}
 	if o.httpAddr == "" {
 		if o.httpAddr, err = stack.FreeAddr(); err != nil {
 			return err
@@ -45,14 +50,22 @@ func (a app) up(ctx context.Context, o upOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Stop(life)) }()
 
+	git, err := startGit(filepath.Join(s.DataDir, "git"), o.gitAddr, log)
+	switch {
+	case err == nil:
+		defer git.Close()
+	case !errors.Is(err, errNoGit) || o.gitAddr != "":
+		return err
+	}
+
 	var w *running
 	if !o.noWorker {
-		if w, err = startWorker(ctx, workerEnv(s, o.httpAddr, a.getenv), log); err != nil {
+		if w, err = startWorker(ctx, workerEnv(s, git.env(a.getenv), o.httpAddr, a.getenv), log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, w.stop()) }()
 	}
-	a.banner(s, w, o.httpAddr)
+	a.banner(s, git, w, o.httpAddr)
 	if err := a.announce(o.envFile, s.Env()); err != nil {
 		return err
 	}

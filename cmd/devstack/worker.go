@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 
@@ -81,9 +82,11 @@ var small = map[string]string{
 }
 
 // workerEnv is the environment of a worker on this stack: the stack's own
-// addresses, and of the outer environment what does not say where things are.
-func workerEnv(s *stack.Stack, httpAddr string, outer func(string) string) func(string) string {
+// addresses, those of its git server, and of the outer environment what does not say
+// where things are.
+func workerEnv(s *stack.Stack, git map[string]string, httpAddr string, outer func(string) string) func(string) string {
 	vars := map[string]string{"WORKER_HTTP_ADDR": httpAddr, "WORKER_START_TIMEOUT": "1m"}
+	maps.Copy(vars, git)
 	for _, v := range s.Env() {
 		vars[v.Name] = v.Value
 	}

@@ -47,6 +47,8 @@ type Hub struct {
 	Asked    []string             // "METHOD path"
 	Bodies   []string             // of the requests
 
+	web string // where people see pull requests
+
 	mu     sync.Mutex
 	counts map[string]int
 }
@@ -88,7 +90,7 @@ func NewHub(report func(format string, args ...any)) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{doc: &copied, router: router, report: report, Tokens: map[string]time.Time{}, counts: map[string]int{}}, nil
+	return &Hub{doc: &copied, router: router, report: report, web: "https://github.com", Tokens: map[string]time.Time{}, counts: map[string]int{}}, nil
 }
 
 // Do changes the hub while it is at work.
@@ -208,7 +210,7 @@ func (h *Hub) answer(auth, route, method string, params map[string]string, r *ht
 		p := a.Body.(map[string]any)
 		p["number"], p["state"], p["merged_at"] = float64(len(h.Pulls)+1), "open", nil
 		p["title"], p["body"], p["draft"] = in["title"], in["body"], in["draft"]
-		p["html_url"] = fmt.Sprintf("https://github.com/%s/%s/pull/%d", params["owner"], params["repo"], len(h.Pulls)+1)
+		p["html_url"] = fmt.Sprintf("%s/%s/%s/pull/%d", h.web, params["owner"], params["repo"], len(h.Pulls)+1)
 		p["user"].(map[string]any)["login"] = "sandjet[bot]"
 		p["labels"], p["requested_reviewers"], p["requested_teams"] = []any{}, []any{}, []any{}
 		for _, side := range []string{"head", "base"} {
@@ -255,6 +257,26 @@ func (h *Hub) answer(auth, route, method string, params map[string]string, r *ht
 // repoOf is the repository that a pull request is in.
 func repoOf(p map[string]any) any {
 	return p["base"].(map[string]any)["repo"].(map[string]any)["full_name"]
+}
+
+// page shows a pull request to people.
+func (h *Hub) page(w http.ResponseWriter, r *http.Request) {
+	m := pageRegexp.FindStringSubmatch(r.URL.Path)
+	n, err := strconv.Atoi(m[2])
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil || n < 1 || n > len(h.Pulls) || repoOf(h.Pulls[n-1]) != m[1] {
+		http.NotFound(w, r)
+		return
+	}
+	p := h.Pulls[n-1]
+	ref := func(side string) any { return p[side].(map[string]any)["ref"] }
+	state := p["state"]
+	if p["draft"] == true {
+		state = "draft"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "%s #%d (%s)\n%s wants to merge %s into %s\n\n%s\n", p["title"], n, state, p["user"].(map[string]any)["login"], ref("head"), ref("base"), p["body"])
 }
 
 func (h *Hub) pull(number string) map[string]any {

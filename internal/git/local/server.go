@@ -25,6 +25,8 @@ type Config struct {
 	Token string // that the server takes for an hour; empty is none
 	// Open lets everybody read.
 	Open bool
+	// Web shows pull requests at addresses of the server's own, as plain text.
+	Web bool
 	// Report hears what is amiss in requests to the API; nil is nobody.
 	Report func(format string, args ...any)
 	// Before is called with each request to git; nil is nothing.
@@ -83,6 +85,9 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("git server: %w", err)
 	}
 	s.URL = "http://" + ln.Addr().String()
+	if cfg.Web {
+		s.Hub.web = s.URL
+	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 30 * time.Second}
 	go func() {
 		defer close(s.done)
@@ -103,6 +108,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Hub.ServeHTTP(w, r)
 		return
 	}
+	if s.cfg.Web && pageRegexp.MatchString(r.URL.Path) {
+		s.Hub.page(w, r)
+		return
+	}
 	if s.cfg.Before != nil {
 		s.cfg.Before(r)
 	}
@@ -116,6 +125,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header.Del("Authorization")
 	s.backend.ServeHTTP(w, r)
 }
+
+var pageRegexp = regexp.MustCompile(`^/([^/]+/[^/]+)/pull/([0-9]+)$`)
 
 var nameRegexp = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
