@@ -78,6 +78,7 @@ func (a app) e2bCommand() *cli.Command {
 			&cli.DurationFlag{Name: "latency", Usage: "let every call wait `DURATION`, as the way to a cloud does", Destination: &o.latency},
 			&cli.Int64Flag{Name: "memory", Usage: "let a sandbox use `MIB` MiB of memory; -1 is no limit", Value: 2048, Destination: &o.memory},
 			&cli.IntFlag{Name: "processes", Usage: "let a sandbox have `N` processes, threads counted; -1 is no limit", Value: 1024, Destination: &o.processes},
+			&cli.StringFlag{Name: "network", Usage: "what a sandbox reaches: `none` but itself, or host, this machine's network with its loopback", Value: "none", Destination: &o.network},
 			&cli.BoolFlag{Name: "insecure-no-isolation", Usage: "take an address beyond loopback although sandboxes are not strongly isolated", Destination: &o.insecure},
 			logLevelFlag(&o.logLevel, "warn"),
 		},

@@ -18,6 +18,7 @@ type e2bOptions struct {
 	insecure                         bool
 	memory                           int64 // MiB
 	processes                        int
+	network                          string
 }
 
 // server opens what the options name. The returned func closes it.
@@ -30,6 +31,10 @@ func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err err
 	if o.processes == 0 || o.processes < -1 {
 		return e, closeAll, fmt.Errorf("--processes %d: want a number, or -1 for no limit", o.processes)
 	}
+	if o.network != "none" && o.network != "host" {
+		return e, closeAll, fmt.Errorf("--network %q: want none or host", o.network)
+	}
+	e.NoNetwork = o.network == "none"
 	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes}
 	if o.latency < 0 {
 		return e, closeAll, fmt.Errorf("--latency %s: want no less than 0", o.latency)

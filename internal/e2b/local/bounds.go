@@ -78,7 +78,17 @@ func (s *Server) InForce() []Hold {
 	if _, ok := s.groups.tree("freezer"); ok {
 		list[3].How = "freezes the processes (cgroup v2)"
 	}
-	return list
+	network, calls, sudo := "the machine's, its loopback included", "no filter", "no"
+	if s.ownNetwork(s.isolation) {
+		network = "of its own, without a way out"
+	}
+	if s.forks.fenced {
+		calls = fmt.Sprint("seccomp refuses ", len(refused), " calls to the kernel")
+	}
+	if s.sudo {
+		sudo = "yes, to a root that is root only in the sandbox"
+	}
+	return append(list, Hold{"network", network}, Hold{"kernel", calls}, Hold{"sudo", sudo})
 }
 
 func (s *Server) limitText(set bool, value, controller, otherwise string) string {

@@ -41,6 +41,10 @@ type Config struct {
 	CreateBurst int
 	// Limits bound what one sandbox may use of the machine.
 	Limits Limits
+	// NoNetwork gives each sandbox a network of its own with nothing but a
+	// loopback, where the isolation is strong and the server root; else they
+	// have the machine's, its loopback included.
+	NoNetwork bool
 	// MaxLength is the longest a sandbox may run without a pause; 0 means 24 h.
 	MaxLength time.Duration
 	// Templates lists the templates that exist; empty means any name does.

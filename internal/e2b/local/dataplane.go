@@ -173,5 +173,5 @@ func (s *sandbox) authorize(r *http.Request) error {
 
 func sameSecret(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// loopback is where a sandbox's own ports are: its network is the machine's.
+// loopback is where a sandbox's own ports are, in its network.
 func loopback(port string) string { return net.JoinHostPort("127.0.0.1", port) }

@@ -8,7 +8,8 @@
 //   - A sandbox has its own home, /tmp, process tree and pids. How well they
 //     are fenced off is one of three levels, probed at the start and reported
 //     by [Server.Isolation]: strong (bubblewrap), basic (bare namespaces) or
-//     none (plain processes; a warning says so). The network is the host's.
+//     none (plain processes; a warning says so). The network is the host's, or
+//     with Config.NoNetwork its own, with nothing in it.
 //   - File calls act inside the sandbox's own tree; neither symbolic links nor
 //     ".." lead out of it.
 //   - A command lives on when its client goes. Output that nobody hears is

@@ -95,6 +95,8 @@ func transferError(err error, name string) error {
 		return failf(http.StatusBadGateway, "The sandbox was not found")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		return failf(http.StatusNotFound, "path '%s' does not exist", name)
+	case errors.Is(err, fs.ErrPermission):
+		return failf(http.StatusForbidden, "permission denied: '%s'", name)
 	case errors.Is(err, unix.EISDIR):
 		return failf(http.StatusBadRequest, "path '%s' is a directory", name)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

@@ -10,20 +10,24 @@ import (
 // kernel watches over the thread that started them, not over the process, so
 // they all come from one thread that stays.
 type forker struct {
-	work chan func()
-	done chan struct{}
+	fenced bool // the thread has the filter for calls to the kernel
+	work   chan func()
+	done   chan struct{}
 }
 
 func newForker() *forker {
 	f := &forker{work: make(chan func()), done: make(chan struct{})}
+	ready := make(chan struct{})
 	go func() {
 		defer close(f.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread() // else the thread would end here
+		runtime.LockOSThread() // and never unlocked: the filter stays with the thread
+		f.fenced = fence() == nil
+		close(ready)
 		for do := range f.work {
 			do()
 		}
 	}()
+	<-ready
 	return f
 }
 

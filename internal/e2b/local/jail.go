@@ -28,6 +28,7 @@ type jail struct {
 	cmd    *exec.Cmd
 	init   *pidfd        // pid 1 of the jail; with None, the holder
 	done   chan struct{} // closed when the jail is no more
+	net    *os.File      // its network; nil where that is the machine's
 
 	stopped map[int]bool // with None, what freeze stopped
 }
@@ -75,7 +76,7 @@ func (j *jail) start(theirs *os.File) error {
 	defer info.Close()
 	switch j.level {
 	case Strong:
-		j.cmd = bwrapCommand(j.root, j.users)
+		j.cmd = bwrapCommand(j.root, j.users, j.ownNetwork(j.level))
 	case Basic:
 		j.cmd = namespaceCommand(j.root, j.users)
 	default:
@@ -114,6 +115,12 @@ func (j *jail) settle() error {
 		return fmt.Errorf("%w: %v", err, j.cmd.Stderr)
 	}
 	j.holder = outside
+	if err := j.openNetwork(); err != nil {
+		return err
+	}
+	if err := j.noNesting(); err != nil {
+		return err
+	}
 	root := j.root
 	if j.level == Strong {
 		root = "/proc/" + strconv.Itoa(outside) + "/root"
@@ -124,6 +131,20 @@ func (j *jail) settle() error {
 	}
 	if j.level == None {
 		return j.tree.alias(j.root)
+	}
+	return nil
+}
+
+// noNesting lets nobody inside make a user namespace: in one of his own he would
+// have every capability again.
+func (j *jail) noNesting() error {
+	if j.level != Strong || !j.users.mapped {
+		return nil
+	}
+	su, _ := j.users.byName("root")
+	args := append(j.nsenter(su, "--user"), "/bin/sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces")
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("bound the user namespaces: %w: %s", err, out)
 	}
 	return nil
 }
@@ -146,6 +167,7 @@ func (j *jail) kill() {
 	j.group.remove()
 	j.life.close()
 	j.init.close()
+	closeAll(j.net)
 	if j.tree != nil {
 		j.tree.close()
 	}
@@ -208,11 +230,11 @@ func (j *jail) nsenter(u account, spaces ...string) []string {
 	return append(args, "--setuid", id, "--setgid", id, "--")
 }
 
-// dropCaps takes from root inside what could reach outside: it keeps what
-// acts on files and processes of its own.
+// dropCaps takes from whoever is inside what could reach outside, for good: it
+// leaves to root there what acts on files and processes of its own.
 var dropCaps = []string{
 	setprivPath, "--inh-caps=-all",
-	"--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service", "--",
+	"--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service",
 }
 
 // entry is the command line in front of every command of a user.
@@ -220,11 +242,20 @@ func (j *jail) entry(u account) []string {
 	if j.level == None {
 		return nil
 	}
-	args := j.nsenter(u, "--user", "--mount", "--pid", "--ipc", "--uts")
-	if j.users.mapped && u.inner == 0 {
-		args = append(args, dropCaps...)
+	spaces := []string{"--user", "--mount", "--pid", "--ipc", "--uts"}
+	if j.net != nil {
+		spaces = append(spaces, "--net")
 	}
-	return args
+	if !j.users.mapped {
+		return j.nsenter(u, spaces...)
+	}
+	su, _ := j.users.byName("root") // who else may give capabilities up
+	args := append(j.nsenter(su, spaces...), dropCaps...)
+	if u.inner != 0 {
+		id := strconv.Itoa(u.inner)
+		args = append(args, "--reuid="+id, "--regid="+id, "--clear-groups")
+	}
+	return append(args, "--")
 }
 
 // hostPath is where a command has to look for a path of the sandbox.

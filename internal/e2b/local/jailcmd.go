@@ -1,6 +1,7 @@
 package local
 
 import (
+	_ "embed"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,20 @@ const (
 	setprivPath = "setpriv"
 )
 
+//go:embed sudo.sh
+var sudo string
+
+// installSudo gives a sandbox its sudo, over a folder that is empty on most
+// machines: bubblewrap lets no setuid program of the tree work. Without that
+// folder there is none.
+const installSudo = `(mount -t tmpfs -o mode=755,size=1m sudo /usr/local/sbin && cd /usr/local/sbin &&
+cp "$(command -v setpriv)" .setpriv && chmod 4755 .setpriv && printf %s "$0" >sudo && chmod 755 sudo) >/dev/null 2>&1
+`
+
 // bwrapCommand is the holder of a strong jail. As root we make the user
 // namespace ourselves, because bubblewrap maps one id only and a sandbox needs
 // two: its root and its user.
-func bwrapCommand(root string, users accounts) *exec.Cmd {
+func bwrapCommand(root string, users accounts, ownNetwork bool) *exec.Cmd {
 	args := []string{
 		"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", hostName, "--info-fd", "4", "--bind", root, "/",
@@ -35,15 +46,20 @@ func bwrapCommand(root string, users accounts) *exec.Cmd {
 	}
 	args = append(args, "--proc", "/proc")
 	args = append(args, devices(users)...)
+	if ownNetwork {
+		args = append(args, "--unshare-net")
+	}
+	script := hold
 	if users.mapped {
 		// Inside, root is the machine's root without its powers; the kernel
 		// lets even that one write to these.
+		script = installSudo + hold
 		args = append(args, "--ro-bind-try", "/proc/sys", "/proc/sys", "--ro-bind-try", "/proc/sysrq-trigger", "/proc/sysrq-trigger")
 	} else {
 		id := strconv.Itoa(userID)
 		args = append(args, "--unshare-user", "--uid", id, "--gid", id)
 	}
-	args = append(args, "--chdir", "/", "--", "/bin/sh", "-c", hold)
+	args = append(args, "--chdir", "/", "--", "/bin/sh", "-c", script, sudo)
 	cmd := exec.Command(bwrapPath, args...)
 	cmd.Env = []string{"PATH=" + sandboxPath}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -7,10 +7,12 @@ type machine struct {
 	users  accounts
 	groups *cgroups
 	bounds Limits
+
+	noNetwork bool // strong sandboxes have a network of their own
 }
 
 func newMachine(cfg Config) *machine {
-	m := &machine{forks: newForker(), users: newAccounts(), groups: &cgroups{}, bounds: cfg.Limits.withDefaults()}
+	m := &machine{forks: newForker(), users: newAccounts(), groups: &cgroups{}, bounds: cfg.Limits.withDefaults(), noNetwork: cfg.NoNetwork}
 	if !cfg.noGroups {
 		m.groups = openCgroups()
 	}

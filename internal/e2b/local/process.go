@@ -138,8 +138,16 @@ func (p *proc) write(ctx context.Context, b []byte, toTTY bool) error {
 		return missing
 	}
 	_ = f.SetWriteDeadline(time.Time{})
-	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Now()) })
-	defer stop()
+	late := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(late)
+		_ = f.SetWriteDeadline(time.Now())
+	})
+	defer func() {
+		if !stop() {
+			<-late // else it would end the next one's write
+		}
+	}()
 	if _, err := f.Write(b); err != nil {
 		return errors.Join(ctx.Err(), err)
 	}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -25,8 +26,11 @@ func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
 			p.Out.Host = p.In.Host
 			p.SetXForwarded()
 		},
-		Transport: &http.Transport{DisableKeepAlives: true},
-		ErrorLog:  s.srv.http.ErrorLog,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, port) },
+		},
+		ErrorLog: s.srv.http.ErrorLog,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			writeJSON(w, http.StatusBadGateway, proxyError{
 				Sandbox: s.id(), Message: "The sandbox is running but port is not open", Code: http.StatusBadGateway, Port: int(n),

@@ -25,6 +25,7 @@ type Server struct {
 	dir       string // of the sandboxes
 	temp      string // removed by Close
 	isolation Isolation
+	sudo      bool
 	limits    *limits
 	shelf     *shelf
 	listener  net.Listener
@@ -58,6 +59,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.isolation, err = s.chooseIsolation(s.cfg.Isolation); err != nil {
 		return err
 	}
+	s.sudo = s.isolation == Strong && s.users.mapped && isDir("/usr/local/sbin")
 	if s.isolation == None {
 		s.log.Warn("SANDBOXES ARE NOT ISOLATED: their commands are plain processes of this machine; " +
 			"install bubblewrap or allow user namespaces")
@@ -95,6 +97,11 @@ func (s *Server) handler() http.Handler {
 		h = (&recorder{out: s.cfg.Record, key: s.cfg.APIKey}).wrap(h)
 	}
 	return h
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 // checkAddr refuses to let others run commands that nothing holds.

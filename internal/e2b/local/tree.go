@@ -53,13 +53,41 @@ func (t *tree) open(name string, flags int, mode uint32) (*os.File, error) {
 	for {
 		fd, err := t.openat2(name, how)
 		if err == nil {
-			return os.NewFile(uintptr(fd), name), nil
+			err = harmless(fd, flags)
+			if err == nil {
+				return os.NewFile(uintptr(fd), name), nil
+			}
+			_ = unix.Close(fd)
 		}
 		// EAGAIN: the kernel saw a rename while it climbed; it asks to retry.
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
 	}
+}
+
+// harmless keeps file calls away from the kernel's own files: they act with the
+// server's rights, and below /proc these reach the whole machine. What everybody
+// may read there may be read.
+func harmless(fd, flags int) error {
+	var fsys unix.Statfs_t
+	if flags&unix.O_PATH != 0 {
+		return nil
+	}
+	if err := unix.Fstatfs(fd, &fsys); err != nil {
+		return err
+	}
+	if fsys.Type != unix.PROC_SUPER_MAGIC && fsys.Type != unix.SYSFS_MAGIC {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if flags&unix.O_ACCMODE != unix.O_RDONLY || st.Mode&0o004 == 0 {
+		return unix.EACCES
+	}
+	return nil
 }
 
 // openat2 keeps the top open during the call: a jail may end at any time.
