@@ -21,7 +21,7 @@ var sudo string
 // installSudo gives a sandbox its sudo, over a folder that is empty on most
 // machines: bubblewrap lets no setuid program of the tree work. Without that
 // folder there is none.
-const installSudo = `(mount -t tmpfs -o mode=755,size=1m sudo /usr/local/sbin && cd /usr/local/sbin &&
+const installSudo = `(mount -n -t tmpfs -o mode=755,size=1m sudo /usr/local/sbin && cd /usr/local/sbin &&
 cp "$(command -v setpriv)" .setpriv && chmod 4755 .setpriv && printf %s "$0" >sudo && chmod 755 sudo) >/dev/null 2>&1
 `
 
