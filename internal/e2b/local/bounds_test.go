@@ -98,7 +98,7 @@ func TestMemoryHogIsKilled(t *testing.T) {
 	r := finish(st)
 	require.NoError(t, r.err)
 	require.Equal(t, "signal: killed", r.end.GetStatus())
-	st, err = a.processes().Start(t.Context(), ask(a, sh("exec head -c 200000000 /dev/zero >/dev/shm/file")))
+	st, err = a.processes().Start(t.Context(), as(ask(a, sh("exec head -c 200000000 /dev/zero >/dev/shm/file")), "root"))
 	require.NoError(t, err)
 	require.Equal(t, "signal: killed", finish(st).end.GetStatus(), "a file in memory counts too")
 }

@@ -74,7 +74,7 @@ func bwrapCommand(root string, users accounts, ownNetwork bool) *exec.Cmd {
 // enter the first one again; there the terminals are the machine's.
 func devices(users accounts) []string {
 	if users.mapped {
-		return []string{"--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"}
+		return []string{"--dev", "/dev"}
 	}
 	args := []string{"--tmpfs", "/dev", "--dev-bind", "/dev/pts", "/dev/pts", "--symlink", "pts/ptmx", "/dev/ptmx"}
 	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
