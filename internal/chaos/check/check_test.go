@@ -496,6 +496,13 @@ func TestOutputOfTwoAttempts(t *testing.T) {
 	out := events.Outcome{Class: "ok", Attempts: 2, StdoutBytes: int64(len(got.Data)), StdoutSHA256: hexSum(first + second)}
 	require.Empty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 2: 7}, events.Succeeded, out))
 	require.NotEmpty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 2: 8}, events.Succeeded, out))
+
+	third := string(j.Script.Stdout("j", 3)) // and the second one never began
+	got = Collected{}
+	got.Add(1, 0, []byte(first+third))
+	out.Attempts, out.StdoutSHA256 = 3, hexSum(first+third)
+	require.Empty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 3: 7}, events.Succeeded, out))
+	require.NotEmpty(t, Output(j, events.Stdout, got, map[int]int64{1: 0, 3: 8}, events.Succeeded, out))
 }
 
 func TestParseRun(t *testing.T) {

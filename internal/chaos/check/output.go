@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 
 	stdbytes "bytes"
 
@@ -52,15 +54,12 @@ func Output(j *plan.Job, kind events.Kind, got Collected, begins map[int]int64, 
 	if dropped != 0 {
 		complain("%d bytes dropped below the cap", dropped)
 	}
-	for attempt := 1; attempt <= max(out.Attempts, len(begins)); attempt++ {
-		from, ok := begins[attempt]
-		if !ok {
-			continue
-		}
-		to, ok := begins[attempt+1]
-		last := !ok
-		if last {
-			to = int64(len(got.Data))
+	ran := slices.Sorted(maps.Keys(begins)) // one that failed before its command is not among them
+	for i, attempt := range ran {
+		from, to := begins[attempt], int64(len(got.Data))
+		last := i == len(ran)-1
+		if !last {
+			to = begins[ran[i+1]]
 		}
 		if from > to || to > int64(len(got.Data)) {
 			complain("attempt %d has bytes %d to %d of %d", attempt, from, to, len(got.Data))
