@@ -18,6 +18,7 @@ type (
 		Why         string    `json:"why"`
 		Detail      string    `json:"detail,omitempty"`
 		Ahead       int       `json:"ahead,omitempty"`
+		Since       time.Time `json:"since,omitzero"`
 		Until       time.Time `json:"until,omitzero"`
 		Rescheduled bool      `json:"rescheduled,omitempty"`
 	}
@@ -29,12 +30,14 @@ type (
 		Why    string    `json:"why"`
 		Detail string    `json:"detail,omitempty"`
 		Ahead  int       `json:"ahead,omitempty"`
+		Since  time.Time `json:"since,omitzero"`
 		Until  time.Time `json:"until,omitzero"`
 	}
 	withOtherType struct {
 		Why         string    `json:"why"`
 		Detail      string    `json:"detail,omitempty"`
 		Ahead       string    `json:"ahead,omitempty"`
+		Since       time.Time `json:"since,omitzero"`
 		Until       time.Time `json:"until,omitzero"`
 		Rescheduled bool      `json:"rescheduled,omitempty"`
 	}
@@ -42,6 +45,7 @@ type (
 		Why         string        `json:"why"`
 		Detail      string        `json:"detail,omitempty"`
 		Ahead       int           `json:"ahead,omitempty"`
+		Since       time.Time     `json:"since,omitzero"`
 		Until       wire.Duration `json:"until,omitzero"`
 		Rescheduled bool          `json:"rescheduled,omitempty"`
 	}
@@ -49,6 +53,7 @@ type (
 		Why         string    `json:"why,omitempty"`
 		Detail      string    `json:"detail,omitempty"`
 		Ahead       int       `json:"ahead,omitempty"`
+		Since       time.Time `json:"since,omitzero"`
 		Until       time.Time `json:"until,omitzero"`
 		Rescheduled bool      `json:"rescheduled,omitempty"`
 	}
@@ -56,6 +61,7 @@ type (
 		Why         string    `json:"why"`
 		Detail      string    `json:"detail"`
 		Ahead       int       `json:"ahead,omitempty"`
+		Since       time.Time `json:"since,omitzero"`
 		Until       time.Time `json:"until,omitzero"`
 		Rescheduled bool      `json:"rescheduled,omitempty"`
 	}
