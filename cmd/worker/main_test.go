@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/worker"
 )
 
@@ -42,8 +43,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	p.cmd.Env = append([]string{asWorker + "=1", "HOME=" + t.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, p.cmd.Start())
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	require.NoError(t, stack.StartTied(p.cmd, func() { _ = p.cmd.Wait(); close(p.done) }))
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
 	return p
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,26 +108,15 @@ func startServer(path, host string, port int, o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// run starts the process from a thread that lives as long as the process: the
-// kernel's "die with the parent" means the thread that forked.
+// run starts the process.
 func (r *Redis) run(cmd *exec.Cmd) error {
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	cmd.SysProcAttr = dieWithParent()
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			r.proc = cmd.Process
-		}
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-			close(r.over)
-		}
-	}()
-	return <-started
+	if err := StartTied(cmd, func() { _ = cmd.Wait(); close(r.over) }); err != nil {
+		return err
+	}
+	r.proc = cmd.Process
+	return nil
 }
 
 // ready waits until our very process answers: another Redis may have had the

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -123,12 +124,11 @@ func (s *crashSite) start(t *testing.T, name, rules string) *crasher {
 	}
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, c.cmd.Start())
-	go func() {
+	require.NoError(t, stack.StartTied(c.cmd, func() {
 		defer close(c.done)
 		_ = c.cmd.Wait()
 		_ = out.Close()
-	}()
+	}))
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.done

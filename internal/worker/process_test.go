@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // workerBinary is the real worker, built once for all tests.
@@ -122,10 +124,9 @@ func (w *world) spawnOf(bin, name string, env ...string) *process {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := cmd.StderrPipe()
 	require.NoError(w.t, err)
-	require.NoError(w.t, cmd.Start())
 	p := &process{t: w.t, cmd: cmd, done: make(chan struct{})}
 	ready := make(chan struct{})
-	go func() {
+	require.NoError(w.t, stack.StartTied(cmd, func() {
 		defer close(p.done)
 		var once sync.Once
 		sc := bufio.NewScanner(stderr)
@@ -140,7 +141,7 @@ func (w *world) spawnOf(bin, name string, env ...string) *process {
 			}
 		}
 		_ = cmd.Wait()
-	}()
+	}))
 	w.t.Cleanup(p.Kill)
 	select {
 	case <-ready:
