@@ -203,7 +203,8 @@ func TestTornObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.worker()
-	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "sh", "-c", "seq 100000 >f")).Kind)
+	// Large, so that there is a middle.
+	require.Equal(t, events.Succeeded, w.follow(w.run("s1", "sh", "-c", "head -c 32000000 /dev/zero >f")).Kind)
 	var once sync.Once
 	_, err := w.nc.Subscribe("$O."+events.BucketArtifact+".C.*", func(m *nats.Msg) {
 		once.Do(func() { _ = w.nc.Publish(m.Subject, []byte("out of its place")) })
