@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // Child is a process of the rig. Its methods may be called concurrently.
@@ -31,19 +32,7 @@ func start(name, log string, cmd *exec.Cmd) (*Child, error) {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	c := &Child{Name: name, Log: log, cmd: cmd, over: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// "Die with the parent" means the thread that forked.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-			close(c.over)
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := stack.StartTied(cmd, func() { _ = cmd.Wait(); close(c.over) }); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return c, nil
