@@ -17,6 +17,10 @@ import (
 
 const envdPort = "49983"
 
+// maxMessage is the largest message that envd's services read, unpacked: envd
+// takes 16 MiB of input in one, which is a third more in JSON.
+const maxMessage = 32 << 20
+
 // hostForm is a sandbox's own host name: "<port>-<id>.<domain>".
 var hostForm = regexp.MustCompile(`^(\d+)-([a-z0-9]+)\.`)
 
@@ -37,9 +41,9 @@ func (s *Server) envd() http.Handler {
 	mux := http.NewServeMux()
 	// Frames are far below the threshold: both ends are on one machine, and
 	// compressing would cost more than it saves.
-	opts := connect.WithCompressMinBytes(1 << 20)
-	mux.Handle(processconnect.NewProcessHandler(processService{}, opts))
-	mux.Handle(filesystemconnect.NewFilesystemHandler(filesystemService{}, opts))
+	opts := []connect.HandlerOption{connect.WithCompressMinBytes(1 << 20), connect.WithReadMaxBytes(maxMessage)}
+	mux.Handle(processconnect.NewProcessHandler(processService{}, opts...))
+	mux.Handle(filesystemconnect.NewFilesystemHandler(filesystemService{}, opts...))
 	mux.HandleFunc("GET /files", getFile)
 	mux.HandleFunc("HEAD /files", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) })
 	mux.HandleFunc("POST /files", postFiles)
