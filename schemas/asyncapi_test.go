@@ -82,7 +82,7 @@ func place(name string) string {
 	case dir == "events":
 		return "event.{session}.{job}." + kind + " " + kind
 	case isRequest:
-		return "api." + question + " request"
+		return "api." + question + "{owner} request"
 	}
 	return " " + strings.TrimSuffix(kind, ".reply")
 }

@@ -44,6 +44,7 @@ type Letter struct {
 	Job      string
 	Session  string
 	Owner    string
+	Proven   string // the owner that the subject proved
 	Subject  string // where it was published
 	Reason   string
 	Pointer  string
@@ -119,8 +120,13 @@ type DeadFilter struct {
 	Kind   Kind
 	Class  Class
 	Owner  string
+	Proven string // the owner, where the subject proved him
 	Limit  int    // at most so many; 100
 	Cursor string // Next of the page before
+}
+
+func (f DeadFilter) match(l *Letter) bool {
+	return (f.Class == "" || f.Class == l.Class) && (f.Owner == "" || f.Owner == l.Owner) && (f.Proven == "" || f.Proven == l.Proven)
 }
 
 // DeadPage is some dead letters, oldest first.
@@ -129,7 +135,12 @@ type DeadPage struct {
 	Next    string // empty on the last page
 }
 
-// DeadList returns a page of dead letters, without bodies.
+// deadBudget is about how many letters are read for one page, so that looking for a rare
+// one takes several calls, each of bounded cost.
+const deadBudget = 2000
+
+// DeadList returns a page of dead letters, without bodies. A page may be short, or
+// empty, while Next is not.
 func (q *Queue) DeadList(ctx context.Context, f DeadFilter) (DeadPage, error) {
 	var page DeadPage
 	seq := uint64(1)
@@ -149,7 +160,7 @@ func (q *Queue) DeadList(ctx context.Context, f DeadFilter) (DeadPage, error) {
 	if f.Kind != "" {
 		subject = q.deadSubject(f.Kind, "*")
 	}
-	for {
+	for read := 0; ; read++ {
 		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return page, nil
@@ -159,10 +170,10 @@ func (q *Queue) DeadList(ctx context.Context, f DeadFilter) (DeadPage, error) {
 		}
 		seq = m.Sequence + 1
 		l := q.letter(m)
-		if f.Class != "" && f.Class != l.Class || f.Owner != "" && f.Owner != l.Owner {
+		if read < q.deadBudget && !f.match(&l) {
 			continue
 		}
-		if len(page.Letters) == f.Limit {
+		if read >= q.deadBudget || len(page.Letters) == f.Limit {
 			page.Next = strconv.FormatUint(m.Sequence, 10)
 			return page, nil
 		}
@@ -311,6 +322,9 @@ func (q *Queue) letter(m *jetstream.RawStreamMsg) Letter {
 		Size:    len(m.Data),
 		Body:    m.Data,
 		Header:  h,
+	}
+	if a, _, err := ParseSubject(q.ns, l.Subject); err == nil {
+		l.Proven = a.Owner
 	}
 	rest, _ := q.ns.Trim(m.Subject)
 	if t := strings.Split(rest, "."); len(t) == 4 {

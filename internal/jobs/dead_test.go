@@ -38,7 +38,7 @@ func TestDeadLetter(t *testing.T) {
 	require.Contains(t, l.Reason, bad.Reason)
 	l.Time, l.Reason, l.Body, l.Header = time.Time{}, "", nil, nil
 	require.Equal(t, Letter{
-		Seq: 1, Kind: TaskRun, Job: "a", Session: "s", Owner: "bob", Subject: "staging.low.task.run.bob",
+		Seq: 1, Kind: TaskRun, Job: "a", Session: "s", Owner: "bob", Proven: "bob", Subject: "staging.low.task.run.bob",
 		Pointer: "/agrv", Class: ClassInvalid, Attempts: 2, Origin: 1, Size: len(h.Body),
 	}, l)
 
@@ -78,6 +78,41 @@ func TestDeadLetterAfterTheDedupWindow(t *testing.T) {
 	require.Len(t, page.Letters, 1)
 }
 
+// What a subject proves counts, not what a body says; and a walk that finds nothing for
+// long goes on with the next page.
+func TestDeadListOfAProvenOwner(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{Namespace: "staging"})
+	b.q.deadBudget = 4
+	for i := range 23 {
+		j := &Job{Kind: TaskRun, Common: Common{ID: fmt.Sprintf("j%d", i), Session: "s", Owner: "ann"}, Origin: uint64(i + 1)}
+		j.Subject = "staging." + []string{"task.run", "task.run.bob", "task.run.ann", "high.task.run.bob", "task.run.a.b", "task.run.ann"}[i%6]
+		require.NoError(t, b.q.Dead(t.Context(), DeadLetter{Job: j, Class: ClassPolicy}))
+	}
+	for who, want := range map[string]int{"ann": 7, "bob": 8, "carl": 0, "": 23} {
+		seen, empty := map[string]bool{}, 0
+		for f := (DeadFilter{Proven: who, Limit: 3}); ; {
+			page, err := b.q.DeadList(t.Context(), f)
+			require.NoError(t, err)
+			for _, l := range page.Letters {
+				require.False(t, seen[l.Job], "%s came twice", l.Job)
+				seen[l.Job] = true
+				if who != "" {
+					require.Equal(t, who, l.Proven)
+				}
+			}
+			if len(page.Letters) == 0 {
+				empty++
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		require.Len(t, seen, want, "of %q", who)
+		require.Equal(t, who == "carl", empty > 1, "%d empty pages for %q", empty, who)
+	}
+}
+
 func TestDeadList(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
@@ -114,6 +149,7 @@ func TestDeadList(t *testing.T) {
 	require.Equal(t, []string{"j0", "j10", "j20"}, list(DeadFilter{Kind: SandboxPause, Class: ClassAuth, Limit: 1}))
 	require.Empty(t, list(DeadFilter{Kind: GitClone}))
 	require.Empty(t, list(DeadFilter{Owner: "eve"}))
+	require.Empty(t, list(DeadFilter{Proven: "eve"}))
 	_, err := b.q.DeadList(t.Context(), DeadFilter{Cursor: "0; drop"})
 	require.ErrorContains(t, err, "cursor")
 }

@@ -44,6 +44,8 @@ type Queue struct {
 	cfg Config
 	log *slog.Logger
 
+	deadBudget int
+
 	mu        sync.Mutex
 	schedules usage
 }
@@ -58,7 +60,7 @@ func Open(js jetstream.JetStream, pub *natsx.Publisher, cfg Config, log *slog.Lo
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Queue{js: js, nc: js.Conn(), pub: pub, ns: cfg.Namespace, cfg: cfg, log: log}, nil
+	return &Queue{js: js, nc: js.Conn(), pub: pub, ns: cfg.Namespace, cfg: cfg, log: log, deadBudget: deadBudget}, nil
 }
 
 // Setup creates the streams and consumers, or brings them up to date. Several

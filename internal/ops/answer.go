@@ -21,7 +21,7 @@ import (
 )
 
 // answer makes the reply to one request body.
-type answer func(ctx context.Context, body []byte) (any, error)
+type answer func(ctx context.Context, who asker, body []byte) (any, error)
 
 func (s *Service) answers() map[string]answer {
 	return map[string]answer{
@@ -36,34 +36,47 @@ func (s *Service) answers() map[string]answer {
 		query.DeadGet:       on(s.deadGet),
 		query.DeadReplay:    on(s.deadReplay),
 		query.DeadDiscard:   on(s.deadDiscard),
-		query.Stats:         on(s.stats),
-		query.Reconcile:     on(s.reconcile),
-		query.Doctor:        on(s.doctor),
+		query.Stats:         onAll(s.stats),
+		query.Reconcile:     onAll(s.reconcile),
+		query.Doctor:        onAll(s.doctor),
 	}
 }
 
 // on decodes the body for f. The schema has judged it before.
-func on[Req, Res any](f func(context.Context, Req) (Res, error)) answer {
-	return func(ctx context.Context, body []byte) (any, error) {
+func on[Req, Res any](f func(context.Context, asker, Req) (Res, error)) answer {
+	return func(ctx context.Context, who asker, body []byte) (any, error) {
 		var req Req
 		if err := json.Unmarshal(body, &req); err != nil {
 			return nil, &query.Error{Code: query.CodeInvalid, Description: err.Error()}
 		}
-		return f(ctx, req)
+		return f(ctx, who, req)
 	}
 }
+
+// onAll is on for what is no single owner's.
+func onAll[Req, Res any](f func(context.Context, Req) (Res, error)) answer {
+	return on(func(ctx context.Context, who asker, req Req) (res Res, err error) {
+		if who != operator {
+			return res, errOfAll
+		}
+		return f(ctx, req)
+	})
+}
+
+// errOfAll is the answer to an owner about the whole deployment.
+var errOfAll = &query.Error{Code: query.CodeForbidden, Description: "the answer is about all owners: ask without an owner in the subject"}
 
 // errStopping is why a question of the last moment is not answered.
 var errStopping = &query.Error{Code: query.CodeUnavailable, Description: "the worker is stopping: ask again"}
 
-func (d *desk) reply(subject, to string, body []byte, f answer) {
+func (d *desk) reply(subject string, who asker, to string, body []byte, f answer) {
 	limit := answerLimit
 	if subject == query.Reconcile {
 		limit = query.ReconcileTimeout
 	}
 	ctx, cancel := context.WithTimeout(d.life, limit)
 	defer cancel()
-	out, err := ask(ctx, subject, body, f)
+	out, err := ask(ctx, subject, who, body, f)
 	if err == nil && !d.fits(len(out)) {
 		err = &query.Error{Code: query.CodeInternal, Description: fmt.Sprintf(
 			"the answer has %d bytes and NATS carries %d here", len(out), d.nc.MaxPayload())}
@@ -85,12 +98,15 @@ func (d *desk) reply(subject, to string, body []byte, f answer) {
 
 // ask makes the answer to one question. A panic is an error of that question
 // alone.
-func ask(ctx context.Context, subject string, body []byte, f answer) (out []byte, err error) {
+func ask(ctx context.Context, subject string, who asker, body []byte, f answer) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
+	if err := who.check(); err != nil {
+		return nil, &query.Error{Code: query.CodeInvalid, Description: err.Error()}
+	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}") // nats req needs no body where nothing is required
 	}
@@ -99,7 +115,7 @@ func ask(ctx context.Context, subject string, body []byte, f answer) (out []byte
 			return nil, &query.Error{Code: query.CodeInvalid, Description: err.Error()}
 		}
 	}
-	res, err := f(ctx, body)
+	res, err := f(ctx, who, body)
 	if err != nil {
 		return nil, err
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/sandjet/sandjet/internal/store"
 )
 
-func (s *Service) deadList(ctx context.Context, req query.DeadListRequest) (query.DeadListReply, error) {
+func (s *Service) deadList(ctx context.Context, who asker, req query.DeadListRequest) (query.DeadListReply, error) {
 	if n, err := strconv.ParseUint(req.Cursor, 10, 64); req.Cursor != "" && (err != nil || n == 0) {
 		return query.DeadListReply{}, store.ErrCursor
 	}
 	return page(s, req.Limit, func(limit int) (query.DeadListReply, error) {
 		found, err := s.Queue.DeadList(ctx, jobs.DeadFilter{
-			Kind: jobs.Kind(req.Kind), Class: jobs.Class(req.Class), Limit: limit, Cursor: req.Cursor,
+			Kind: jobs.Kind(req.Kind), Class: jobs.Class(req.Class), Proven: string(who), Limit: limit, Cursor: req.Cursor,
 		})
 		out := query.DeadListReply{Letters: []query.DeadLetter{}, Next: found.Next}
 		for _, l := range found.Letters {
@@ -33,8 +33,18 @@ func letter(l jobs.Letter) query.DeadLetter {
 	}
 }
 
-func (s *Service) deadGet(ctx context.Context, req query.DeadRequest) (query.DeadLetter, error) {
-	l, err := s.Queue.DeadGet(ctx, req.Seq)
+// letterOf reads a letter that the asker may know of. All else is not there, whatever
+// was to be done with it.
+func (s *Service) letterOf(ctx context.Context, who asker, seq uint64) (jobs.Letter, error) {
+	l, err := s.Queue.DeadGet(ctx, seq)
+	if err == nil && !who.may(l.Proven) {
+		err = fmt.Errorf("dead letter %d: %w", seq, jobs.ErrNoLetter)
+	}
+	return l, err
+}
+
+func (s *Service) deadGet(ctx context.Context, who asker, req query.DeadRequest) (query.DeadLetter, error) {
+	l, err := s.letterOf(ctx, who, req.Seq)
 	if err != nil {
 		return query.DeadLetter{}, err
 	}
@@ -47,7 +57,10 @@ func (s *Service) deadGet(ctx context.Context, req query.DeadRequest) (query.Dea
 	return out, nil
 }
 
-func (s *Service) deadReplay(ctx context.Context, req query.DeadRequest) (query.DeadReplayReply, error) {
+func (s *Service) deadReplay(ctx context.Context, who asker, req query.DeadRequest) (query.DeadReplayReply, error) {
+	if _, err := s.letterOf(ctx, who, req.Seq); err != nil {
+		return query.DeadReplayReply{}, err
+	}
 	p, err := s.Queue.DeadReplay(ctx, req.Seq)
 	if err != nil {
 		return query.DeadReplayReply{}, err
@@ -55,6 +68,9 @@ func (s *Service) deadReplay(ctx context.Context, req query.DeadRequest) (query.
 	return query.DeadReplayReply{Subject: p.Subject, StreamSeq: p.StreamSeq, Job: p.Job}, nil
 }
 
-func (s *Service) deadDiscard(ctx context.Context, req query.DeadRequest) (query.DeadDiscardReply, error) {
+func (s *Service) deadDiscard(ctx context.Context, who asker, req query.DeadRequest) (query.DeadDiscardReply, error) {
+	if _, err := s.letterOf(ctx, who, req.Seq); err != nil {
+		return query.DeadDiscardReply{}, err
+	}
 	return query.DeadDiscardReply(req), s.Queue.DeadDiscard(ctx, req.Seq)
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +17,11 @@ import (
 
 // locate finds a job's history. Without a session it is the one the view knows,
 // or the job's own. To who is not its owner a job has no history.
-func (s *Service) locate(ctx context.Context, req query.JobRequest) (events.History, error) {
+func (s *Service) locate(ctx context.Context, who asker, req query.JobRequest) (events.History, error) {
 	key := events.Job{Session: req.Session, ID: req.Job}
 	var lost error
 	if key.Session == "" {
-		key.Session, lost = s.sessionOf(ctx, req)
+		key.Session, lost = s.sessionOf(ctx, who, req)
 		var e *query.Error
 		if errors.As(lost, &e) {
 			return events.History{}, lost
@@ -30,7 +31,7 @@ func (s *Service) locate(ctx context.Context, req query.JobRequest) (events.Hist
 	if err != nil {
 		return h, err
 	}
-	if req.Owner != "" && (!h.Accepted.OK() || h.Accepted.Value.Owner != req.Owner) {
+	if req.Owner != "" && (!h.Accepted.OK() || h.Accepted.Value.Owner != req.Owner) || !who.mayJob(s.Namespace, h) {
 		h = events.History{Job: key}
 	}
 	if h.Last == 0 && lost != nil {
@@ -42,14 +43,14 @@ func (s *Service) locate(ctx context.Context, req query.JobRequest) (events.Hist
 // sessionOf returns the session that the view knows the job in, else the job's
 // own. If the view does not answer, that is only a guess, and err says why. What
 // is a stranger's does not make a name ambiguous.
-func (s *Service) sessionOf(ctx context.Context, req query.JobRequest) (string, error) {
+func (s *Service) sessionOf(ctx context.Context, who asker, req query.JobRequest) (string, error) {
 	found, err := s.View.FindJob(ctx, req.Job)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return req.Job, err
 	}
 	var names []string
 	for _, v := range found {
-		if req.Owner == "" || v.Owner == req.Owner {
+		if (req.Owner == "" || v.Owner == req.Owner) && who.mayView(v) {
 			names = append(names, v.Session)
 		}
 	}
@@ -73,8 +74,8 @@ func unseen(req query.JobRequest) error {
 	return notFound("job %s is not found; %s", req.Job, hint)
 }
 
-func (s *Service) job(ctx context.Context, req query.JobRequest) (query.Job, error) {
-	h, err := s.locate(ctx, req)
+func (s *Service) job(ctx context.Context, who asker, req query.JobRequest) (query.Job, error) {
+	h, err := s.locate(ctx, who, req)
 	if err != nil {
 		return query.Job{}, err
 	}
@@ -127,8 +128,8 @@ func JobOf(h events.History) query.Job {
 
 // jobs lists what Redis knows: the newest jobs, of about a day. api.job.get with a
 // session asks the stream, which has them all.
-func (s *Service) jobs(ctx context.Context, req query.JobListRequest) (query.JobListReply, error) {
-	f := store.JobFilter{State: req.State, Kind: req.Kind, Session: req.Session, Owner: req.Owner, Class: req.Class}
+func (s *Service) jobs(ctx context.Context, who asker, req query.JobListRequest) (query.JobListReply, error) {
+	f := store.JobFilter{State: req.State, Kind: req.Kind, Session: req.Session, Owner: req.Owner, Proven: string(who), Class: req.Class}
 	return page(s, req.Limit, func(limit int) (query.JobListReply, error) {
 		found, next, err := s.View.Jobs(ctx, f, req.Cursor, limit)
 		out := query.JobListReply{Jobs: []query.Job{}, Next: next}
@@ -146,8 +147,8 @@ func (s *Service) jobs(ctx context.Context, req query.JobListRequest) (query.Job
 // cancel writes the wish down. It works for a job that nobody has taken up yet
 // too, if its session is named: the wish is there when somebody does. An owner
 // may wish so in a session of theirs.
-func (s *Service) cancel(ctx context.Context, req query.JobCancelRequest) (query.JobCancelReply, error) {
-	h, err := s.locate(ctx, req.JobRequest)
+func (s *Service) cancel(ctx context.Context, who asker, req query.JobCancelRequest) (query.JobCancelReply, error) {
+	h, err := s.locate(ctx, who, req.JobRequest)
 	if err != nil {
 		return query.JobCancelReply{}, err
 	}
@@ -157,21 +158,21 @@ func (s *Service) cancel(ctx context.Context, req query.JobCancelRequest) (query
 		return out, nil
 	}
 	if h.Last == 0 {
-		if err := s.mayForestall(ctx, req.JobRequest); err != nil {
+		if err := s.mayForestall(ctx, who, req.JobRequest); err != nil {
 			return query.JobCancelReply{}, err
 		}
 	}
-	return out, s.Facts.Cancel(ctx, h.Job, events.CancelRequested{Reason: req.Reason, By: req.Owner})
+	return out, s.Facts.Cancel(ctx, h.Job, events.CancelRequested{Reason: req.Reason, By: cmp.Or(string(who), req.Owner)})
 }
 
 // mayForestall reports whether a job may be cancelled that has no history, or
 // none that the asker may know of.
-func (s *Service) mayForestall(ctx context.Context, req query.JobRequest) error {
+func (s *Service) mayForestall(ctx context.Context, who asker, req query.JobRequest) error {
 	refusal := notFound("job %s is not found; to cancel one that no worker has taken up yet, name its session", req.Job)
 	if req.Session == "" {
 		return refusal
 	}
-	if req.Owner == "" {
+	if who == operator && req.Owner == "" {
 		return nil
 	}
 	h, err := s.Facts.History(ctx, events.Job{Session: req.Session, ID: req.Job})
@@ -182,7 +183,7 @@ func (s *Service) mayForestall(ctx context.Context, req query.JobRequest) error 
 	if err != nil && !errors.Is(err, events.ErrNotFound) {
 		return err
 	}
-	if h.Accepted.OK() || rec.Owner != req.Owner {
+	if h.Accepted.OK() || req.Owner != "" && rec.Owner != req.Owner || !who.maySession(rec) {
 		return refusal
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,8 +81,11 @@ func (s *Service) Start(nc *nats.Conn) (stop func(), err error) {
 	stop = sync.OnceFunc(func() { d.close(svc, end) })
 	answers := s.answers()
 	for _, subject := range slices.Sorted(maps.Keys(answers)) {
-		err := svc.AddEndpoint(endpointName(subject), d.endpoint(subject, answers[subject]),
-			micro.WithEndpointSubject(s.Namespace.Subject(subject)))
+		name, asked := endpointName(subject), s.Namespace.Subject(subject)
+		err := svc.AddEndpoint(name, d.endpoint(subject, answers[subject], anOperator), micro.WithEndpointSubject(asked))
+		if err == nil {
+			err = svc.AddEndpoint(name+"-owner", d.endpoint(subject, answers[subject], theOwner), micro.WithEndpointSubject(asked+".*"))
+		}
 		if err != nil {
 			stop()
 			return nil, fmt.Errorf("micro endpoint %s: %w", subject, err)
@@ -102,10 +106,15 @@ func endpointName(subject string) string {
 	return string(name)
 }
 
-// endpoint is the handler of one question. The library calls it for one request
+func anOperator(string) asker { return operator }
+
+// theOwner is who asks in a subject whose last token names an owner.
+func theOwner(subject string) asker { return asker(subject[strings.LastIndexByte(subject, '.')+1:]) }
+
+// endpoint is the handler of one question; asks tells by its subject who asks. The library calls it for one request
 // at a time, so the answer is made beside it. It is sent without the library
 // too, whose books are closed when the handler returns.
-func (d *desk) endpoint(subject string, f answer) micro.HandlerFunc {
+func (d *desk) endpoint(subject string, f answer, asks func(string) asker) micro.HandlerFunc {
 	room := make(chan struct{}, maxAnswers)
 	return func(req micro.Request) {
 		select {
@@ -118,7 +127,7 @@ func (d *desk) endpoint(subject string, f answer) micro.HandlerFunc {
 		}
 		go func() {
 			defer func() { <-room; d.answers.Done() }()
-			d.reply(subject, req.Reply(), req.Data(), f)
+			d.reply(subject, asks(req.Subject()), req.Reply(), req.Data(), f)
 		}()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,19 +48,23 @@ func TestMicro(t *testing.T) {
 		endpoints[e.Subject] = e.Name
 		names = append(names, e.Name)
 	}
-	require.Equal(t, map[string]string{
+	want := map[string]string{
 		"staging.api.session.get": "session-get", "staging.api.session.list": "session-list", "staging.api.session.status": "session-status",
 		"staging.api.job.get": "job-get", "staging.api.job.list": "job-list", "staging.api.job.cancel": "job-cancel", "staging.api.job.why": "job-why",
 		"staging.api.dead.list": "dead-list", "staging.api.dead.get": "dead-get", "staging.api.dead.replay": "dead-replay",
 		"staging.api.dead.discard": "dead-discard", "staging.api.stats": "stats",
 		"staging.api.reconcile": "reconcile", "staging.api.doctor": "doctor",
-	}, endpoints)
+	}
+	for subject, name := range maps.Clone(want) {
+		want[subject+".*"] = name + "-owner"
+	}
+	require.Equal(t, want, endpoints)
 	require.IsIncreasing(t, names, "the same order in every worker")
 
 	s.answered(query.Stats, ``)
 	var stats micro.Stats
 	verb(micro.StatsVerb, &stats)
-	require.Len(t, stats.Endpoints, 14)
+	require.Len(t, stats.Endpoints, 28)
 }
 
 func TestBadQuestions(t *testing.T) {

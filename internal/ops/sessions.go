@@ -23,9 +23,9 @@ const (
 )
 
 // session answers from the stream: the truth, also while Redis is away.
-func (s *Service) session(ctx context.Context, req query.SessionRequest) (session.Record, error) {
+func (s *Service) session(ctx context.Context, who asker, req query.SessionRequest) (session.Record, error) {
 	rec, _, err := s.Facts.Session(ctx, req.Session)
-	if errors.Is(err, events.ErrNotFound) || err == nil && req.Owner != "" && rec.Owner != req.Owner {
+	if errors.Is(err, events.ErrNotFound) || err == nil && (req.Owner != "" && rec.Owner != req.Owner || !who.maySession(rec)) {
 		return session.Record{}, notFound("session %s is not found", req.Session)
 	}
 	if err != nil {
@@ -51,8 +51,8 @@ func (s *Service) live(ctx context.Context, rec session.Record) session.Record {
 
 // sessions lists what Redis knows. After a loss of Redis that is not all until
 // a worker has filled it again from the stream.
-func (s *Service) sessions(ctx context.Context, req query.SessionListRequest) (query.SessionListReply, error) {
-	f := store.Filter{State: session.State(req.State), Owner: req.Owner, Template: req.Template, Label: req.Label}
+func (s *Service) sessions(ctx context.Context, who asker, req query.SessionListRequest) (query.SessionListReply, error) {
+	f := store.Filter{State: session.State(req.State), Owner: req.Owner, Proven: string(who), Template: req.Template, Label: req.Label}
 	return page(s, req.Limit, func(limit int) (query.SessionListReply, error) {
 		found, next, err := s.View.Sessions(ctx, f, req.Cursor, limit)
 		if found == nil {
@@ -62,8 +62,8 @@ func (s *Service) sessions(ctx context.Context, req query.SessionListRequest) (q
 	})
 }
 
-func (s *Service) status(ctx context.Context, req query.SessionRequest) (query.SessionStatusReply, error) {
-	rec, err := s.session(ctx, req)
+func (s *Service) status(ctx context.Context, who asker, req query.SessionRequest) (query.SessionStatusReply, error) {
+	rec, err := s.session(ctx, who, req)
 	if err != nil {
 		return query.SessionStatusReply{}, err
 	}

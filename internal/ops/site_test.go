@@ -133,7 +133,17 @@ func knows(id string) func(context.Context, string) (*query.Sandbox, error) {
 // request asks as nats req does, and holds every answer against its schema.
 func (s *site) request(subject, body string) (reply string, refused *query.Error) {
 	s.t.Helper()
-	msg, err := s.asker.Request(s.ns.Subject(subject), []byte(body), 20*time.Second)
+	return s.requestAs("", subject, body)
+}
+
+// requestAs is request with an owner in the subject.
+func (s *site) requestAs(who, subject, body string) (reply string, refused *query.Error) {
+	s.t.Helper()
+	to := s.ns.Subject(subject)
+	if who != "" {
+		to += "." + who
+	}
+	msg, err := s.asker.Request(to, []byte(body), 20*time.Second)
 	require.NoError(s.t, err)
 	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 		require.NotEmpty(s.t, msg.Header.Get(micro.ErrorHeader))
@@ -180,16 +190,24 @@ func (s *site) session(rec session.Record) session.Record {
 	return rec
 }
 
-// claim takes a job up as a worker does.
+// claim takes a job up as a worker does. Its owner is one that its body named.
 func (s *site) claim(key events.Job, owner string) *events.Claim {
+	s.t.Helper()
+	return s.claimOf(key, owner, "task.run")
+}
+
+// claimOf takes up a job that was published on a subject.
+func (s *site) claimOf(key events.Job, owner, subject string) *events.Claim {
 	s.t.Helper()
 	ctx := s.t.Context()
 	require.NoError(s.t, s.facts.Accept(ctx, key, events.Accepted{
-		Kind: "task.run", Owner: owner, Subject: "task.run", StreamSeq: 1, MaxAttempts: 3, Labels: map[string]string{"team": "core"},
+		Kind: "task.run", Owner: owner, Subject: s.ns.Subject(subject), StreamSeq: 1, MaxAttempts: 3, Labels: map[string]string{"team": "core"},
 	}))
 	c, err := s.facts.Claim(ctx, key, events.Claimed{Worker: "w1", Attempt: 1, StreamSeq: 1, Origin: 1}, 0)
 	require.NoError(s.t, err)
-	s.show(store.JobView{Session: key.Session, Job: key.ID, Seq: c.Token(), Owner: owner, State: "claimed"})
+	s.show(store.JobView{
+		Session: key.Session, Job: key.ID, Seq: c.Token(), Owner: owner, Proven: subject != "task.run", State: "claimed",
+	})
 	return c
 }
 
@@ -207,8 +225,14 @@ func (s *site) end(c *events.Claim, kind events.Kind, out events.Outcome) {
 // letter puts a job on the shelf and returns its number there.
 func (s *site) letter(session, id string, body string, class jobs.Class) uint64 {
 	s.t.Helper()
+	return s.letterOf("task.run", session, id, body, class)
+}
+
+// letterOf is letter for a job that was published on a subject.
+func (s *site) letterOf(subject, session, id string, body string, class jobs.Class) uint64 {
+	s.t.Helper()
 	j, _ := jobs.Decode(jobs.Raw{
-		Subject: s.ns.Subject("task.run"), Data: []byte(body), Stream: s.ns.Stream(jobs.StreamJobs), StreamSeq: 1, Delivered: 1, Time: time.Now(),
+		Subject: s.ns.Subject(subject), Data: []byte(body), Stream: s.ns.Stream(jobs.StreamJobs), StreamSeq: 1, Delivered: 1, Time: time.Now(),
 	}, s.ns)
 	require.Equal(s.t, id, j.ID)
 	require.Equal(s.t, session, j.Session)

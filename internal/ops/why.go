@@ -12,8 +12,8 @@ import (
 // maxSays bounds one sentence of the chain, in bytes.
 const maxSays = 4096
 
-func (s *Service) why(ctx context.Context, req query.JobRequest) (query.JobWhyReply, error) {
-	h, err := s.locate(ctx, req)
+func (s *Service) why(ctx context.Context, who asker, req query.JobRequest) (query.JobWhyReply, error) {
+	h, err := s.locate(ctx, who, req)
 	if err != nil {
 		return query.JobWhyReply{}, err
 	}

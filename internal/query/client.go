@@ -26,6 +26,7 @@ type Client struct {
 	nc      *nats.Conn
 	ns      wire.Namespace
 	timeout time.Duration
+	owner   string
 }
 
 // NewClient returns a client that asks over nc, in namespace ns. An answer is
@@ -36,6 +37,14 @@ func NewClient(nc *nats.Conn, ns wire.Namespace, timeout time.Duration) *Client 
 		timeout = DefaultTimeout
 	}
 	return &Client{nc: nc, ns: ns, timeout: timeout}
+}
+
+// As returns a client that asks as an owner, about what is his alone. Empty asks about
+// everything, as operators do.
+func (c *Client) As(owner string) *Client {
+	as := *c
+	as.owner = owner
+	return &as
 }
 
 // Session returns a session's record as the workers see it.
@@ -143,6 +152,9 @@ func (c *Client) request(parent context.Context, question string, body []byte) (
 	ctx, cancel := context.WithTimeout(parent, c.timeout)
 	defer cancel()
 	subject := c.ns.Subject(question)
+	if c.owner != "" {
+		subject = c.ns.Subject(question, c.owner)
+	}
 	msg, err := c.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case err == nil:

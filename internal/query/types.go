@@ -13,7 +13,10 @@ import (
 // ServiceName is the micro service's name.
 const ServiceName = "sandjet"
 
-// Subjects of the questions, before the namespace.
+// Subjects of the questions, before the namespace. With an owner's id as one more
+// token (api.job.get.agent-7) they are that owner's questions: NATS permissions prove
+// who asks, and the answer is about what a subject has proved to be his. To all else he
+// hears what he would if it were not there.
 const (
 	SessionGet    = "api.session.get"
 	SessionList   = "api.session.list"
@@ -35,6 +38,7 @@ const (
 // Nats-Service-Error.
 const (
 	CodeInvalid     = "400"
+	CodeForbidden   = "403"
 	CodeNotFound    = "404"
 	CodeConflict    = "409"
 	CodeInternal    = "500"

@@ -25,6 +25,7 @@ type JobView struct {
 	Kind       string            `json:"k,omitempty"`
 	State      string            `json:"s,omitempty"`
 	Owner      string            `json:"o,omitempty"`
+	Proven     bool              `json:"p,omitempty"` // a subject has proved the owner
 	Labels     map[string]string `json:"l,omitempty"`
 	Worker     string            `json:"w,omitempty"`
 	Attempt    int               `json:"a,omitempty"`
@@ -38,19 +39,20 @@ type JobView struct {
 // JobFilter picks jobs. Empty fields match all.
 type JobFilter struct {
 	State, Kind, Session, Owner, Class string
+
+	Proven string // the owner, where a subject has proved him
 }
 
 // Match reports whether v passes.
 func (f JobFilter) Match(v JobView) bool {
 	return (f.State == "" || v.State == f.State) && (f.Kind == "" || v.Kind == f.Kind) &&
 		(f.Session == "" || v.Session == f.Session) && (f.Owner == "" || v.Owner == f.Owner) &&
-		(f.Class == "" || v.Class == f.Class)
+		(f.Class == "" || v.Class == f.Class) && (f.Proven == "" || v.Proven && v.Owner == f.Proven)
 }
 
 const (
-	jobStep   = 200    // job views read in one call
-	jobBudget = 20_000 // job views walked for one page
-	trimEvery = 16     // puts, of which one keeps the list at its cap; it takes up to 64 out
+	jobStep   = 200 // job views read in one call
+	trimEvery = 16  // puts, of which one keeps the list at its cap; it takes up to 64 out
 )
 
 var jobPutScript = newScript("job_put")
@@ -115,19 +117,23 @@ func (s *Store) FindJob(ctx context.Context, job string) ([]JobView, error) {
 // Jobs returns one page of jobs that pass f, at most limit, newest first. An
 // empty cursor begins; next is the cursor of the next page, or empty after the
 // last. A page may be short while next is not empty. Jobs that come while the
-// pages are read do not move the others.
+// pages are read do not move the others. A cursor names no job that was not shown:
+// it goes to who may not know of it.
 func (s *Store) Jobs(ctx context.Context, f JobFilter, cursor string, limit int) (page []JobView, next string, err error) {
 	limit = max(limit, 1)
 	at, err := parseBelow(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	for walked := 0; walked < jobBudget; walked += jobStep {
+	for walked := 0; ; walked += jobStep {
 		list, end, err := s.jobsBelow(ctx, f.Session, at, jobStep)
 		if err != nil {
 			return nil, "", wrap("list jobs", err)
 		}
 		for _, e := range list {
+			if walked >= s.opts.jobBudget && e.origin < at.origin {
+				return page, below{e.origin, lastMember}.String(), nil
+			}
 			at = below{e.origin, e.member}
 			if e.ok && f.Match(e.view) {
 				if page = append(page, e.view); len(page) == limit {
@@ -139,7 +145,6 @@ func (s *Store) Jobs(ctx context.Context, f JobFilter, cursor string, limit int)
 			return page, "", nil
 		}
 	}
-	return page, at.String(), nil
 }
 
 // listed is one member of the order, with its view if there is one.
@@ -221,6 +226,9 @@ func (s *Store) decodeJob(name, value string) (v JobView, ok bool, err error) {
 	v.Origin, _ = strconv.ParseUint(parts[2], 10, 64)
 	return v, true, nil
 }
+
+// lastMember comes after the name of any job: of its origin it leaves nothing out.
+const lastMember = "~"
 
 // below is a place in the list: what comes after it.
 type below struct {

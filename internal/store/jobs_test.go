@@ -82,6 +82,48 @@ func TestJobsOfOneOrigin(t *testing.T) {
 	})
 }
 
+// A proven owner's page is his own, and its cursor names no job that he was not shown:
+// also where the walk ends in the middle of others', or of many of one origin.
+func TestJobsOfAProvenOwner(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		s.opts.jobBudget = jobStep
+		const n = 5*jobStep + 50
+		for i := range n {
+			v := JobView{Session: "theirs", Job: fmt.Sprintf("j%d", i), Seq: 1, Origin: uint64(i / 70), Owner: "o", Proven: i%2 == 0}
+			if i%20 == 1 {
+				v.Session, v.Proven = "zz-own", true
+			}
+			if v.Session == "theirs" && v.Proven {
+				v.Owner = "p"
+			}
+			require.NoError(t, s.PutJob(t.Context(), v))
+		}
+		short := 0
+		seen := map[string]bool{}
+		for cursor := ""; ; {
+			page, next, err := s.Jobs(t.Context(), JobFilter{Proven: "o"}, cursor, 100)
+			require.NoError(t, err)
+			for _, v := range page {
+				require.Equal(t, "zz-own", v.Session)
+				require.False(t, seen[v.Job], "%s came twice", v.Job)
+				seen[v.Job] = true
+			}
+			require.NotContains(t, next, "theirs")
+			if next != "" && len(page) < 100 {
+				short++
+			}
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+		require.Positive(t, short, "no walk has ended at its budget")
+		require.Len(t, seen, (n+19)/20)
+		require.Empty(t, walkJobs(t, s, JobFilter{Proven: "q"}, 100))
+		require.Empty(t, walkJobs(t, s, JobFilter{Proven: "o", Owner: "p"}, 100))
+		require.Len(t, walkJobs(t, s, JobFilter{}, 100), n, "the budget has left some out")
+	})
+}
+
 func walkJobs(t *testing.T, s *Store, f JobFilter, limit int) []string {
 	t.Helper()
 	var ids []string

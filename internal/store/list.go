@@ -18,6 +18,7 @@ import (
 type Filter struct {
 	State    session.State
 	Owner    string
+	Proven   string // the owner, where a subject has proved him
 	Template string
 	Label    string // "key" or "key=value"
 }
@@ -25,6 +26,9 @@ type Filter struct {
 // Match reports whether r passes.
 func (f Filter) Match(r session.Record) bool {
 	if f.State != "" && r.State != f.State || f.Owner != "" && r.Owner != f.Owner || f.Template != "" && r.Template != f.Template {
+		return false
+	}
+	if f.Proven != "" && !(r.OwnerProven && r.Owner == f.Proven) {
 		return false
 	}
 	if f.Label == "" {

@@ -211,7 +211,7 @@ func TestSessionsWhileTheyChange(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	r := session.Record{State: session.Active, Owner: "o", Template: "base", Labels: map[string]string{"team": "x"}}
+	r := session.Record{State: session.Active, Owner: "o", OwnerProven: true, Template: "base", Labels: map[string]string{"team": "x"}}
 	for _, c := range []struct {
 		f    Filter
 		want bool
@@ -220,6 +220,9 @@ func TestFilter(t *testing.T) {
 		{Filter{State: session.Active, Owner: "o", Template: "base", Label: "team=x"}, true},
 		{Filter{State: session.Paused}, false},
 		{Filter{Owner: "p"}, false},
+		{Filter{Proven: "o"}, true},
+		{Filter{Proven: "p"}, false},
+		{Filter{Proven: "o", Owner: "p"}, false},
 		{Filter{Template: "other"}, false},
 		{Filter{Label: "team"}, true},
 		{Filter{Label: "team=y"}, false},
@@ -228,4 +231,7 @@ func TestFilter(t *testing.T) {
 	} {
 		require.Equal(t, c.want, c.f.Match(r), "%+v", c.f)
 	}
+	r.OwnerProven = false
+	require.True(t, Filter{Owner: "o"}.Match(r))
+	require.False(t, Filter{Proven: "o"}.Match(r), "only a body has said so")
 }

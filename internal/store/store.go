@@ -25,7 +25,8 @@ type Store struct {
 
 type options struct {
 	hold, forget, settle, jobTTL time.Duration
-	jobCap, queue, batch         int
+	jobCap, jobBudget            int
+	queue, batch                 int
 	slots                        slotOptions
 }
 
@@ -76,7 +77,7 @@ func Open(ctx context.Context, url string, ns wire.Namespace, opts ...Option) (*
 	}
 	s := &Store{client: client, keys: newKeys(ns), opts: options{
 		hold: 10 * time.Minute, forget: time.Hour, settle: 30 * time.Second, jobTTL: 24 * time.Hour,
-		jobCap: 100_000, queue: 4096, batch: 512,
+		jobCap: 100_000, jobBudget: 20_000, queue: 4096, batch: 512,
 		slots: slotOptions{lease: 30 * time.Minute, grant: 30 * time.Second, probe: 5 * time.Second},
 	}}
 	for _, o := range opts {

@@ -109,7 +109,7 @@ func (h *hold) show(state events.Kind, change func(*store.JobView)) {
 	d := h.d
 	v := store.JobView{
 		Session: d.Session, Job: d.ID, Origin: d.Origin, Kind: string(d.Kind), State: string(state),
-		Owner: d.Owner, Labels: d.Labels, Worker: h.w.cfg.Name, Attempt: h.attempt,
+		Owner: d.Owner, Proven: d.OwnerProven, Labels: d.Labels, Worker: h.w.cfg.Name, Attempt: h.attempt,
 		AcceptedAt: d.PublishedAt, UpdatedAt: time.Now().UTC(),
 	}
 	if h.claim != nil {

@@ -320,6 +320,35 @@ func TestEphemeralSessionsAreTheirOwners(t *testing.T) {
 	w.state("alone", session.Destroyed)
 }
 
+// An owner's jobs are listed for him, and again when Redis was wiped; those that only a
+// body says are his are not.
+func TestOwnersJobsListedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	run := func(c jobs.Common) jobs.Payload { return &jobs.Run{Common: c, Argv: []string{"true"}} }
+	for i, a := range append([]asker{theOwner, theOwner}, strangers...) {
+		w.as(a, jobs.TaskRun, run, jobs.Common{ID: fmt.Sprintf("j%d", i), Session: fmt.Sprintf("s%d", i)})
+	}
+	list := func(who string) (ids []string) {
+		var reply query.JobListReply
+		w.ask(query.JobList+"."+who, query.JobListRequest{}, &reply)
+		for _, j := range reply.Jobs {
+			ids = append(ids, j.Job)
+		}
+		return ids
+	}
+	both := func() bool { return fmt.Sprint(list("agent-7"), list("evil")) == "[j1 j0] [j2]" }
+	require.Eventually(t, both, eventually, tick, "not all are listed")
+	w.flushRedis()
+	view := w.view(w.redis.URL())
+	require.Eventually(t, func() bool {
+		g, err := view.Generation(t.Context())
+		return err == nil && g.Listed
+	}, eventually, tick, "the jobs are not listed again")
+	require.True(t, both(), "%s %s", list("agent-7"), list("evil"))
+}
+
 // Redis comes back from the stream with what was proven.
 func TestRebuiltViewKnowsTheProof(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/ops"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
@@ -148,7 +149,7 @@ func (w *Worker) listAgain(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, errors.Join(err, puts.Wait())
 		}
-		puts.Go(func() error { return w.view.PutJob(putCtx, viewOf(h)) })
+		puts.Go(func() error { return w.view.PutJob(putCtx, w.viewOf(h)) })
 		if n++; n%rebuildBatch == 0 {
 			if mine, err := lease(); err != nil || !mine {
 				return false, errors.Join(err, puts.Wait())
@@ -167,11 +168,13 @@ func (w *Worker) listAgain(ctx context.Context) (bool, error) {
 
 // viewOf is what the list shows of a job by its history. Whoever holds the job knows
 // better: its word stands, whichever comes first.
-func viewOf(h events.History) store.JobView {
+func (w *Worker) viewOf(h events.History) store.JobView {
 	j := ops.JobOf(h)
+	addr, _, err := jobs.ParseSubject(w.cfg.Namespace, h.Accepted.Value.Subject)
 	return store.JobView{
 		Session: j.Session, Job: j.Job, Seq: max(h.Claimed.Seq, 1) - 1, Origin: h.Accepted.Value.StreamSeq,
-		Kind: j.Kind, State: j.State, Owner: j.Owner, Labels: j.Labels, Worker: j.Worker, Attempt: j.Attempt, Waiting: j.Waiting,
+		Kind: j.Kind, State: j.State, Owner: j.Owner, Proven: err == nil && addr.Owner != "",
+		Labels: j.Labels, Worker: j.Worker, Attempt: j.Attempt, Waiting: j.Waiting,
 		AcceptedAt: h.Accepted.Value.PublishedAt, UpdatedAt: j.UpdatedAt, Class: j.Class, Outcome: j.Outcome,
 	}
 }
