@@ -73,7 +73,7 @@ func TestFaults(t *testing.T) {
 		{"long object name", "jobs/file.upload", `{"session":"s1","path":"a","object":"` + long + `"}`, "/object", "want an object name of 1 to 512 characters without control characters"},
 		{"password in a URL", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://u:p@host/r"}}`, "/repo/url", "want a repository URL without a user or password in it"},
 		{"token in a URL", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://token@host/r"}}`, "/repo/url", "want a repository URL without a user or password in it"},
-		{"option for a branch", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://h/r","ref":"--upload-pack=x"}}`, "/repo/ref", "want a git ref of 1 to 255 characters"},
+		{"option for a branch", "jobs/git.clone", `{"session":"s1","repo":{"url":"https://h/r","ref":"--upload-pack=x"}}`, "/repo/ref", "want a git ref of 1 to 255 characters, which does not begin with a dash"},
 		{"yes for true", "jobs/task.run", `{` + ok + `,"exclusive":"yes"}`, "/exclusive", "want true or false"},
 		{"why", "events/waiting", `{"why":"tired"}`, "/why", `want one of "lane", "quota", "rate", "breaker", "remote", "delay", "transition" or "version"`},
 		{"class of a success", "events/succeeded", `{"class":"internal","attempts":1,"duration_ms":1,"stdout_bytes":0,"stderr_bytes":0}`, "/class", `want "ok"`},

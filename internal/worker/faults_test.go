@@ -341,6 +341,9 @@ func TestBadInput(t *testing.T) {
 		"bad path":      {"file.upload", `{"id":"bad5","session":"s1","object":"o","path":"../../x"}`, "/path", ""},
 		"unknown kind":  {"task.fly", `{"id":"bad7","session":"s1"}`, "", "task.fly"},
 		"git":           {"git.clone", `{"id":"bad6","session":"s1","repo":{"url":"ext::sh -c id"}}`, "/repo/url", ""},
+		"option ref":    {"git.clone", `{"id":"bad8","session":"s1","repo":{"url":"https://h/a/b","ref":"--upload-pack=id"}}`, "/repo/ref", "dash"},
+		"option branch": {"git.clone", `{"id":"bad9","session":"s1","repo":{"url":"https://h/a/b","branch":"-dmain"}}`, "/repo/branch", "dash"},
+		"option base":   {"git.publish", `{"id":"bada","session":"s1","repo":{"url":"https://h/a/b","commit":{"type":"feat","subject":"x"},"push":true,"pull_request":{"base":"--all"}}}`, "/repo/pull_request/base", "dash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, w.nc.Publish(tc.subject, []byte(tc.body)))
