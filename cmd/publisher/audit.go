@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,8 +43,11 @@ func (a *App) auditCommand() *cli.Command {
 			{
 				Name:        "verify",
 				Usage:       "find records that were removed, changed or moved",
-				Description: "publisher audit verify",
-				Action:      a.connected(a.auditVerify),
+				Description: "publisher audit verify --json >heads.json; publisher audit verify --kept heads.json",
+				Flags: []cli.Flag{
+					&cli.StringSliceFlag{Name: "kept", Usage: "compare with `FILE` too, kept from an earlier audit verify --json; repeatable", TakesFile: true},
+				},
+				Action: a.connected(a.auditVerify),
 			},
 		},
 	}
@@ -126,7 +131,11 @@ func (a *App) auditVerify(ctx context.Context, cmd *cli.Command, c *conn) error 
 	if err := noArgs(cmd); err != nil {
 		return err
 	}
-	r, err := audit.Verify(ctx, c.js, c.ns)
+	kept, err := keptReports(cmd.StringSlice("kept"))
+	if err != nil {
+		return err
+	}
+	r, err := audit.Verify(ctx, c.js, c.ns, kept...)
 	if err != nil {
 		return noAudit(c, err)
 	}
@@ -141,6 +150,22 @@ func (a *App) auditVerify(ctx context.Context, cmd *cli.Command, c *conn) error 
 		return &exitCode{code: exitError}
 	}
 	return nil
+}
+
+// keptReports reads what earlier verifications have printed.
+func keptReports(files []string) (out []audit.Report, err error) {
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("--kept: %w", err)
+		}
+		var r audit.Report
+		if err := json.Unmarshal(text, &r); err != nil || len(r.Chains) == 0 {
+			return nil, fmt.Errorf("--kept: %s is not what publisher audit verify --json prints", name)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 func (a *App) printAudit(r audit.Report) error {

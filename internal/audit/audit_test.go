@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +222,60 @@ func TestVerifyFindsTampering(t *testing.T) {
 			require.False(t, r.Whole())
 			require.Equal(t, tc.seq, r.Faults[0].Seq, "%+v", r.Faults)
 			require.Equal(t, tc.n, r.Faults[0].N, "%+v", r.Faults)
+			require.Contains(t, r.Faults[0].What, tc.says)
+		})
+	}
+}
+
+// What the records cannot show by themselves is found by heads that were kept elsewhere.
+func TestVerifyByKeptHeads(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func([]message) []message
+		seq    uint64
+		says   string
+	}{
+		"grown since": {change: func(m []message) []message { return m }},
+		"newest changed with hash": {func(m []message) []message {
+			m[4].data = []byte(strings.Replace(string(m[4].data), `"owner":"o"`, `"owner":"x"`, 1))
+			m[4].hash = audit.Hash(m[4].data)
+			return m[:5]
+		}, 5, "changed or moved since its hash was kept"},
+		"an older copy": {func(m []message) []message { return m[:3] }, 3, "it ends here, and ended at record 5"},
+		"another stream": {func(m []message) []message {
+			return slices.Collect(func(yield func(message) bool) {
+				for i := range 6 { // a chain that is whole in itself
+					r := audit.Record{V: 1, Chain: "a.other", N: uint64(i + 1), Action: "run"}
+					if i > 0 {
+						r.Prev = m[i-1].hash
+					}
+					data, _ := json.Marshal(r)
+					m[i] = message{"audit.a.other", audit.Hash(data), data}
+					if !yield(m[i]) {
+						return
+					}
+				}
+			})
+		}, 5, "changed or moved since its hash was kept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.stream()
+			w := s.writer("a")
+			s.write(w, 5)
+			kept := s.verify()
+			s.write(w, 2)
+			s.forge(tc.change)
+			require.Empty(t, s.verify().Faults, "it shows without them")
+			r, err := audit.Verify(t.Context(), s.js, "", kept)
+			require.NoError(t, err)
+			if tc.says == "" {
+				require.Empty(t, r.Faults)
+				return
+			}
+			require.NotEmpty(t, r.Faults)
+			require.Equal(t, tc.seq, r.Faults[0].Seq, "%+v", r.Faults)
 			require.Contains(t, r.Faults[0].What, tc.says)
 		})
 	}

@@ -27,7 +27,8 @@ type Chain struct {
 	Name    string    `json:"name"`
 	Worker  string    `json:"worker"`
 	Records int       `json:"records"`
-	Head    string    `json:"head"`   // hash of the newest record
+	Head    string    `json:"head"` // hash of the newest record
+	HeadSeq uint64    `json:"head_seq,omitempty"`
 	Closed  bool      `json:"closed"` // in good order; else its worker runs, or has died
 	Lost    int       `json:"lost,omitempty"`
 	Begins  time.Time `json:"begins"`
@@ -42,8 +43,10 @@ type Fault struct {
 	What  string `json:"what"`
 }
 
-// Verify reads all records and compares. An error says that they could not be read.
-func Verify(ctx context.Context, js jetstream.JetStream, ns wire.Namespace) (Report, error) {
+// Verify reads all records and compares, also with the heads of earlier reports that
+// were kept elsewhere: whoever writes the stream anew as a whole cannot write those. An
+// error says that they could not be read.
+func Verify(ctx context.Context, js jetstream.JetStream, ns wire.Namespace, kept ...Report) (Report, error) {
 	v := verifier{chains: map[string]*link{}, hashes: map[uint64]string{}}
 	sp, err := read(ctx, js, ns, func(s Stored) bool { v.see(s); return true })
 	if err != nil {
@@ -52,7 +55,23 @@ func Verify(ctx context.Context, js jetstream.JetStream, ns wire.Namespace) (Rep
 	if v.at < sp.last && sp.last > 0 {
 		v.fault(Fault{Seq: v.at + 1, What: fmt.Sprintf("removed: %s", spell(v.at+1, sp.last))})
 	}
+	for _, r := range kept {
+		v.compare(r, sp)
+	}
 	return v.report(sp), nil
+}
+
+// compare looks for the heads of an earlier report. What the stream has let go of since
+// by its limits is not to be found any more.
+func (v *verifier) compare(kept Report, sp span) {
+	if kept.Last > sp.last {
+		v.fault(Fault{Seq: sp.last, What: fmt.Sprintf("an older copy, or another stream: it ends here, and ended at record %d when its heads were kept", kept.Last)})
+	}
+	for _, c := range kept.Chains {
+		if now, there := v.hashes[c.HeadSeq]; there && now != c.Head { // holes are told as such
+			v.fault(Fault{Seq: c.HeadSeq, Chain: c.Name, What: "changed or moved since its hash was kept"})
+		}
+	}
 }
 
 // verifier goes through the records in the order of the stream.
@@ -105,7 +124,7 @@ func (v *verifier) follow(s Stored) {
 		v.next(c, s)
 	}
 	c.n = max(c.n, r.N)
-	c.Head, c.Ends, c.Closed = s.Hash, r.Time, r.Action == closing
+	c.Head, c.HeadSeq, c.Ends, c.Closed = s.Hash, s.Seq, r.Time, r.Action == closing
 	c.Records++
 	c.Lost += r.Lost
 }
