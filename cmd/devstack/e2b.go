@@ -18,7 +18,7 @@ type e2bOptions struct {
 	insecure                         bool
 	memory                           int64 // MiB
 	processes                        int
-	network                          string
+	network, egressCA                string
 }
 
 // server opens what the options name. The returned func closes it.
@@ -34,7 +34,7 @@ func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err err
 	if o.network != "none" && o.network != "host" {
 		return e, closeAll, fmt.Errorf("--network %q: want none or host", o.network)
 	}
-	e.NoNetwork = o.network == "none"
+	e.NoNetwork, e.EgressCA = o.network == "none", o.egressCA
 	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes}
 	if o.latency < 0 {
 		return e, closeAll, fmt.Errorf("--latency %s: want no less than 0", o.latency)

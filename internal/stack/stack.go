@@ -35,8 +35,9 @@ type E2BOptions struct {
 	Latency  time.Duration // what every call waits
 	Record   io.Writer     // takes the traffic, without secrets; nil is nowhere
 	Limits   local.Limits  // of one sandbox
-	// NoNetwork leaves sandboxes nothing but themselves to reach, see [local.Config].
+	// NoNetwork leaves sandboxes no way out but their egress proxies, see [local.Config].
 	NoNetwork bool
+	EgressCA  string // a file of certificates that these trust too; empty is none
 }
 
 // Stack is the outside systems in one process, all on loopback.
@@ -173,7 +174,7 @@ func (s *Stack) startLoneE2B(ctx context.Context) error {
 	o := s.opts.E2B
 	return s.runE2B(ctx, local.Config{
 		Addr: s.opts.E2BAddr, Insecure: o.Insecure, Faults: o.Faults, Latency: o.Latency, Record: o.Record,
-		Limits: o.Limits, NoNetwork: o.NoNetwork,
+		Limits: o.Limits, NoNetwork: o.NoNetwork, EgressCA: o.EgressCA,
 	})
 }
 

@@ -50,36 +50,12 @@ func (s *Server) detail(sb *sandbox, w http.ResponseWriter, _ *http.Request) err
 	}
 	r := sb.snapshot()
 	d := detail{
-		ListedSandbox: listed(r), Token: r.Token, AllowInternet: r.AllowInternet, Network: r.Network,
+		ListedSandbox: listed(r), Token: r.Token, AllowInternet: r.AllowInternet, Network: shownNetwork(r.Network),
 		Lifecycle: e2b.Lifecycle{OnTimeout: "kill", AutoResume: r.AutoResume},
 	}
 	if r.AutoPause {
 		d.Lifecycle.OnTimeout = "pause"
 	}
 	writeJSON(w, http.StatusOK, d)
-	return nil
-}
-
-// network replaces a sandbox's rules. They are kept and shown; traffic itself
-// is not filtered here.
-func (s *Server) network(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
-	var rules json.RawMessage
-	if err := decode(r, &rules); err != nil {
-		return err
-	}
-	if len(rules) > 0 && rules[0] != '{' {
-		return failf(http.StatusBadRequest, "Error when parsing request: an object is expected")
-	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	switch sb.state {
-	case gone, paused:
-		return errNoSandbox(sb.id())
-	case pausing, resuming:
-		return failf(http.StatusConflict, "sandbox %q is in '%s' state", sb.id(), sb.state)
-	}
-	sb.rec.Network = rules
-	sb.save()
-	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -79,8 +79,10 @@ func (s *Server) InForce() []Hold {
 		list[3].How = "freezes the processes (cgroup v2)"
 	}
 	network, calls, sudo := "the machine's, its loopback included", "no filter", "no"
+	egress := "proxy: the network rules hold for programs that heed http_proxy"
 	if s.ownNetwork(s.isolation) {
-		network = "of its own, without a way out"
+		network = "of its own, with a proxy as the only way out"
+		egress = "wall: the network rules hold for every program"
 	}
 	if s.forks.fenced {
 		calls = fmt.Sprint("seccomp refuses ", len(refused), " calls to the kernel")
@@ -88,7 +90,7 @@ func (s *Server) InForce() []Hold {
 	if s.sudo {
 		sudo = "yes, to a root that is root only in the sandbox"
 	}
-	return append(list, Hold{"network", network}, Hold{"kernel", calls}, Hold{"sudo", sudo})
+	return append(list, Hold{"network", network}, Hold{"egress", egress}, Hold{"kernel", calls}, Hold{"sudo", sudo})
 }
 
 func (s *Server) limitText(set bool, value, controller, otherwise string) string {

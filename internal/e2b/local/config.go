@@ -41,10 +41,13 @@ type Config struct {
 	CreateBurst int
 	// Limits bound what one sandbox may use of the machine.
 	Limits Limits
-	// NoNetwork gives each sandbox a network of its own with nothing but a
-	// loopback, where the isolation is strong and the server root; else they
-	// have the machine's, its loopback included.
+	// NoNetwork gives each sandbox a network of its own whose only way out is
+	// its egress proxy, where the isolation is strong and the server root; else
+	// they have the machine's, its loopback included, and may pass the proxy by.
 	NoNetwork bool
+	// EgressCA names a file of certificates in PEM that egress proxies and
+	// sandboxes trust beside the machine's; empty is none.
+	EgressCA string
 	// MaxLength is the longest a sandbox may run without a pause; 0 means 24 h.
 	MaxLength time.Duration
 	// Templates lists the templates that exist; empty means any name does.

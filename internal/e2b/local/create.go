@@ -101,6 +101,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.rulesOf(rec); err != nil {
+		return err
+	}
 	from := s.shelf.find(q.TemplateID)
 	if from == nil && !s.hasTemplate(q.TemplateID) {
 		return errNoTemplate(q.TemplateID)

@@ -9,7 +9,10 @@
 //     are fenced off is one of three levels, probed at the start and reported
 //     by [Server.Isolation]: strong (bubblewrap), basic (bare namespaces) or
 //     none (plain processes; a warning says so). The network is the host's, or
-//     with Config.NoNetwork its own, with nothing in it.
+//     with Config.NoNetwork its own.
+//   - Network rules hold in a sandbox's egress proxy, from the next request on.
+//     In a network of its own there is no other way out; on the host's they
+//     hold for programs that heed http_proxy.
 //   - File calls act inside the sandbox's own tree; neither symbolic links nor
 //     ".." lead out of it.
 //   - A command lives on when its client goes. Output that nobody hears is

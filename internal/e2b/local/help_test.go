@@ -83,7 +83,9 @@ func start(t *testing.T, cfg Config) *Server {
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()
 	}
-	cfg.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	}
 	srv, err := Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, srv.Close()) })

@@ -76,9 +76,9 @@ func (j *jail) start(theirs *os.File) error {
 	defer info.Close()
 	switch j.level {
 	case Strong:
-		j.cmd = bwrapCommand(j.root, j.users, j.ownNetwork(j.level))
+		j.cmd = bwrapCommand(j.root, j.users, j.ownNetwork(j.level), j.trust)
 	case Basic:
-		j.cmd = namespaceCommand(j.root, j.users)
+		j.cmd = namespaceCommand(j.root, j.users, j.trust)
 	default:
 		j.cmd = exec.Command("/bin/sh", "-c", hold)
 		j.cmd.Env = []string{"E2B_SANDBOX_ID=" + j.id}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -28,7 +29,7 @@ cp "$(command -v setpriv)" .setpriv && chmod 4755 .setpriv && printf %s "$0" >su
 // bwrapCommand is the holder of a strong jail. As root we make the user
 // namespace ourselves, because bubblewrap maps one id only and a sandbox needs
 // two: its root and its user.
-func bwrapCommand(root string, users accounts, ownNetwork bool) *exec.Cmd {
+func bwrapCommand(root string, users accounts, ownNetwork bool, t *trust) *exec.Cmd {
 	args := []string{
 		"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", hostName, "--info-fd", "4", "--bind", root, "/",
@@ -42,6 +43,11 @@ func bwrapCommand(root string, users accounts, ownNetwork bool) *exec.Cmd {
 		p := filepath.Join("/etc", name)
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			args = append(args, "--ro-bind", real, p)
+		}
+	}
+	if t != nil {
+		for _, seat := range t.seats {
+			args = append(args, "--ro-bind", t.file, seat)
 		}
 	}
 	args = append(args, "--proc", "/proc")
@@ -103,6 +109,7 @@ func mapUsers(a *syscall.SysProcAttr) {
 // a staging place first, since either may lie below /tmp or /home.
 const setUpNamespaces = `set -e
 mount --make-rprivate /
+for seat in $2; do mount --bind "$1" "$seat"; done
 mount -t tmpfs -o mode=755 stage /mnt
 mkdir /mnt/home /mnt/root /mnt/tmp
 mount --bind "$0/home/user" /mnt/home
@@ -119,8 +126,11 @@ echo $$ >&3
 wait $!`
 
 // namespaceCommand is the holder of a basic jail.
-func namespaceCommand(root string, users accounts) *exec.Cmd {
-	cmd := exec.Command("/bin/sh", "-c", setUpNamespaces, root)
+func namespaceCommand(root string, users accounts, t *trust) *exec.Cmd {
+	if t == nil {
+		t = &trust{}
+	}
+	cmd := exec.Command("/bin/sh", "-c", setUpNamespaces, root, t.file, strings.Join(t.seats, " "))
 	cmd.Env = []string{"PATH=" + sandboxPath}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true,

@@ -8,7 +8,8 @@ type machine struct {
 	groups *cgroups
 	bounds Limits
 
-	noNetwork bool // strong sandboxes have a network of their own
+	noNetwork bool   // strong sandboxes have a network of their own
+	trust     *trust // nil before the server has a directory
 }
 
 func newMachine(cfg Config) *machine {

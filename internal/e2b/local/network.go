@@ -12,8 +12,8 @@ import (
 )
 
 // ownNetwork says whether sandboxes of a level have a network of their own: one
-// with a loopback and nothing else. Whoever is not root cannot enter it to
-// reach a sandbox's ports.
+// with a loopback and its egress proxy on it, and nothing else. Whoever is not
+// root cannot enter it to reach a sandbox's ports.
 func (m *machine) ownNetwork(level Isolation) bool {
 	return m.noNetwork && level == Strong && m.users.mapped
 }
@@ -26,10 +26,15 @@ func (j *jail) openNetwork() (err error) {
 	return err
 }
 
+var errNotOpen = errors.New("the port is not open")
+
 // dial connects to a port of the sandbox.
 func (s *sandbox) dial(ctx context.Context, port string) (net.Conn, error) {
 	own := -1
 	err := s.awake(func(j *jail) (err error) {
+		if s.egress.port() == port { // for who is inside
+			return errNotOpen
+		}
 		if j.net != nil {
 			own, err = unix.FcntlInt(j.net.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		}
@@ -45,11 +50,29 @@ func (s *sandbox) dial(ctx context.Context, port string) (net.Conn, error) {
 	return dialIn(ctx, own, loopback(port))
 }
 
-// dialIn connects from within another network. A socket belongs to the network
-// of the thread that makes it; the thread ends with that.
+// dialIn connects from within another network.
 func dialIn(ctx context.Context, network int, addr string) (conn net.Conn, err error) {
+	err = inNetwork(network, func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		return err
+	})
+	return conn, err
+}
+
+// listenIn listens on a free port of another network's loopback.
+func listenIn(network int) (l net.Listener, err error) {
+	err = inNetwork(network, func() (err error) {
+		l, err = net.Listen("tcp", loopback("0"))
+		return err
+	})
+	return l, err
+}
+
+// inNetwork does what makes a socket in another network. A socket belongs to the
+// network of the thread that makes it; the thread ends with that.
+func inNetwork(network int, do func() error) error {
+	err := errors.New("the thread ended")
 	done := make(chan struct{})
-	err = errors.New("dial: the thread ended")
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: nobody else may run on it
@@ -57,8 +80,8 @@ func dialIn(ctx context.Context, network int, addr string) (conn net.Conn, err e
 			err = fmt.Errorf("enter the sandbox's network: %w", err)
 			return
 		}
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		err = do()
 	}()
 	<-done
-	return conn, err
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b"
@@ -42,7 +43,10 @@ type sandbox struct {
 	// launch lets many commands start at once, but none while the jail comes,
 	// goes, freezes or thaws. It is taken before mu.
 	launch sync.RWMutex
-	jail   *jail // nil until the sandbox is first used after a start of the server
+	jail   *jail   // nil until the sandbox is first used after a start of the server
+	egress *egress // as long as the jail
+
+	egressRules atomic.Pointer[egressRules] // written with mu held
 
 	mu      sync.Mutex
 	rec     record
@@ -57,6 +61,13 @@ func newSandbox(srv *Server, rec record) *sandbox {
 	if rec.State == e2b.StatePaused {
 		s.state = paused
 	}
+	rules, err := srv.rulesOf(rec)
+	if err != nil { // of a server that took them as they came
+		srv.log.Error("network rules not understood, nothing goes out", "sandbox_id", rec.ID, "err", err)
+		nothing := false
+		rules, _ = srv.rulesOf(record{AllowInternet: &nothing})
+	}
+	s.egressRules.Store(rules)
 	return s
 }
 
@@ -185,6 +196,10 @@ func (s *sandbox) beginJail() error {
 	if err != nil {
 		return err
 	}
+	if s.egress, err = openEgress(s, j); err != nil {
+		j.kill()
+		return err
+	}
 	s.jail = j
 	s.srv.run(func() {
 		<-j.done
@@ -205,6 +220,7 @@ func (s *sandbox) endJail() {
 	}
 	j := s.jail
 	s.jail = nil
+	s.egress.close()
 	j.kill()
 	s.procs.forget()
 }

@@ -56,6 +56,7 @@ const (
 func TestOfficialSDK(t *testing.T) {
 	t.Parallel()
 	need(t, "git")
+	need(t, "curl")
 	dir := installSDKs(t)
 	best := levels(t)
 	var verdicts verdicts

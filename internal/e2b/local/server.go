@@ -145,6 +145,9 @@ func (s *Server) openDir() error {
 	if s.shelf, err = openShelf(s.dir); err != nil {
 		return err
 	}
+	if s.trust, err = newTrust(s.dir, s.cfg.EgressCA); err != nil {
+		return err
+	}
 	records, err := loadRecords(s.dir)
 	if err != nil {
 		return err

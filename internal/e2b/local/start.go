@@ -109,6 +109,7 @@ func (s *sandbox) start(ctx context.Context, c command, req *process.StartReques
 			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", c.dir))
 		}
 		n.close()
+		c.env = slices.Concat(s.egress.environment(), j.trust.environment(j.level), c.env) // the last one counts
 		if j.level == None {
 			c.env = j.plainEnv(c)
 		}

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
 import { test } from 'node:test'
 import { all, newer, Sandbox, sdk, until, withSandbox } from '../help.mjs'
 
@@ -135,6 +136,32 @@ test('network: rules are stored and returned', async () => {
     })
     assert.equal(res.status, 403)
   })
+})
+
+test('network: rules hold from one update to the next', async () => {
+  const heard = createServer((req, res) => res.end(req.headers['x-key'] ?? 'none'))
+  await new Promise((resolve) => heard.listen(0, '127.0.0.1', resolve))
+  const ask = `curl -s -w ' %{http_code}' http://127.0.0.1:${heard.address().port}`
+  const allowOut = ['127.0.0.1']
+  const rules = { '127.0.0.1': [{ transform: { headers: { 'X-Key': 'secret' } } }] }
+  try {
+    await withSandbox({ network: { allowOut, rules } }, async (sbx) => {
+      const out = async () => (await sbx.commands.run(ask)).stdout
+      assert.equal(await out(), 'secret 200')
+      await sbx.updateNetwork({ allowOut })
+      assert.equal(await out(), 'none 200')
+      await sbx.updateNetwork({ allowOut, rules })
+      assert.equal(await out(), 'secret 200')
+      assert.deepEqual((await sbx.getInfo()).network.rules, rules)
+      await sbx.updateNetwork({ denyOut: allowOut })
+      assert.match(await out(), / 403$/)
+      await sbx.updateNetwork({ allowInternetAccess: false })
+      assert.equal((await sbx.getInfo()).allowInternetAccess, false)
+      assert.match((await sbx.commands.run("curl -s -w ' %{http_code}' http://192.0.2.1")).stdout, / 403$/)
+    })
+  } finally {
+    heard.close()
+  }
 })
 
 test('metrics: now and of an interval', async () => {

@@ -1,0 +1,508 @@
+package local
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// eachNetwork runs a test on a server whose sandboxes have the machine's network
+// and on one where they have their own.
+func eachNetwork(t *testing.T, cfg Config, f func(c *client, wall bool)) {
+	t.Helper()
+	need(t, "curl")
+	t.Parallel()
+	for name, own := range map[string]bool{"machine": false, "own": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := cfg
+			cfg.NoNetwork = own
+			c := newClient(t, start(t, cfg))
+			health := c.call("GET", "/health", "").body
+			if own && !c.srv.ownNetwork(c.srv.isolation) {
+				require.Contains(t, health, "\negress: proxy: ")
+				t.Log("NOT PROVEN HERE: a network of its own needs strong isolation and a server that is root")
+				return
+			}
+			require.Contains(t, health, map[bool]string{false: "\negress: proxy: ", true: "\negress: wall: "}[own])
+			f(c, own)
+		})
+	}
+}
+
+func (b *testBox) setNetwork(format string, args ...any) {
+	b.Helper()
+	r := b.call("PUT", b.on("/network"), fmt.Sprintf(format, args...))
+	require.Equal(b, 204, r.status, "%s", r.body)
+}
+
+// ok runs a script that must succeed and returns what it prints.
+func (b *testBox) ok(script string) string {
+	b.Helper()
+	r := b.run(script)
+	require.NoError(b, r.err)
+	require.Zero(b, r.end.GetExitCode(), "%s%s", r.stdout.String(), r.stderr.String())
+	return r.stdout.String()
+}
+
+// mirror answers with the header that it was sent, and runs before first.
+type mirror struct {
+	*httptest.Server
+	mu     sync.Mutex
+	before func(r *http.Request)
+}
+
+func newMirror(t *testing.T, tls bool) *mirror {
+	t.Helper()
+	m := &mirror{}
+	m.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.mu.Lock()
+		before := m.before
+		m.mu.Unlock()
+		if before != nil {
+			before(r)
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/quiet" {
+			_, _ = fmt.Fprintln(w, r.Header.Get("X-Key") != "")
+			return
+		}
+		_, _ = fmt.Fprintf(w, "%s %s [%s] %d\n", r.Method, r.URL.RequestURI(), r.Header.Get("X-Key"), n)
+	}))
+	m.EnableHTTP2 = true
+	if tls {
+		m.StartTLS()
+	} else {
+		m.Start()
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (m *mirror) do(before func(r *http.Request)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before = before
+}
+
+// certificate is the file of a TLS server's certificate.
+func certificate(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	return file
+}
+
+const keyRule = `{"allowOut":["127.0.0.1"],"rules":{"127.0.0.1":[{"transform":{"headers":{"X-Key":%q}}}]}}`
+
+func TestEgressHeaders(t *testing.T) {
+	plain, secure := newMirror(t, false), newMirror(t, true)
+	var kept, logged lockedBuffer
+	cfg := Config{EgressCA: certificate(t, secure.Server), Record: &kept, Log: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	secret := "secret" + randomHex(8)
+	eachNetwork(t, cfg, func(c *client, _ bool) {
+		b := c.create(`{"templateID":"base","network":{"allowOut":["127.0.0.1"]}}`)
+		for _, m := range []*mirror{plain, secure} {
+			get := "curl -sS --fail-with-body -H 'X-Key: mine' " + m.URL
+			b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
+			require.Equal(c, "GET /a?b=%2F;c [mine] 0\n", b.ok(get+"'/a?b=%2F;c'"), "before")
+			b.setNetwork(keyRule, secret)
+			require.Equal(c, "true\n", b.ok("curl -sS --fail-with-body "+m.URL+"/quiet"))
+			require.Equal(c, "GET /a?b=%2F;c ["+secret+"] 0\n", b.ok(get+"'/a?b=%2F;c'"), "within, and instead of the client's own")
+			require.Equal(c, "POST /p ["+secret+"] 3000000\n", b.ok("head -c 3000000 /dev/zero | "+get+"/p -T - -X POST"), "a body of no known length")
+			require.Equal(c, "GET /p ["+secret+"] 0\n", b.ok(get+"/p --http1.1"))
+			b.setNetwork(keyRule, "other")
+			require.Equal(c, "GET / [other] 0\n", b.ok(get))
+			b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
+			require.Equal(c, "GET / [mine] 0\n", b.ok(get), "after")
+		}
+	})
+	t.Cleanup(func() { // after both networks
+		require.NotContains(t, kept.String(), secret)
+		require.Contains(t, kept.String(), "/network")
+		require.NotContains(t, logged.String(), secret)
+	})
+}
+
+// TestEgressWindow: a rule holds for a request, not for a connection.
+func TestEgressWindow(t *testing.T) {
+	secure := newMirror(t, true)
+	var turns sync.Mutex // the mirror is one, the networks two
+	eachNetwork(t, Config{EgressCA: certificate(t, secure.Server)}, func(c *client, _ bool) {
+		turns.Lock()
+		defer turns.Unlock()
+		b := c.create("")
+		b.setNetwork(keyRule, "secret")
+		secure.do(func(r *http.Request) {
+			if r.URL.Path == "/1" {
+				b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
+			}
+		})
+		defer secure.do(nil)
+		out := b.ok(fmt.Sprintf("curl -sSv --http1.1 %s/1 %[1]s/2 2>log; grep -ci 're-using existing connection' log", secure.URL))
+		require.Equal(c, "GET /1 [secret] 0\nGET /2 [] 0\n1\n", out, "%s", b.run("cat log").stdout.String())
+	})
+}
+
+// TestEgressSecretStaysOutside looks for the value in a sandbox while a request
+// that carries it is on its way.
+func TestEgressSecretStaysOutside(t *testing.T) {
+	secure := newMirror(t, true)
+	secret := "secret" + randomHex(8)
+	var turns sync.Mutex
+	eachNetwork(t, Config{EgressCA: certificate(t, secure.Server)}, func(c *client, _ bool) {
+		if c.srv.Isolation() != string(Strong) {
+			c.Skip("the files of the server are in reach")
+		}
+		turns.Lock()
+		defer turns.Unlock()
+		b := c.create("")
+		b.setNetwork(keyRule, secret)
+		var found string
+		var carried bool
+		secure.do(func(r *http.Request) {
+			carried = r.Header.Get("X-Key") == secret
+			half := len(secret) / 2 // so that the search does not find itself
+			for _, user := range []string{"user", "root"} {
+				st, err := b.processes().Start(b.Context(), as(ask(b, sh(fmt.Sprintf(
+					`s=%s; s=${s}%s; env | grep -c $s; for p in /proc/[0-9]*; do cat $p/environ $p/cmdline 2>/dev/null; done >/tmp/seen-$(id -u); grep -ac $s /tmp/seen-$(id -u);
+					grep -rslF $s /home /tmp /root /etc /run /var /dev/shm | wc -l`, secret[:half], secret[half:]))), user))
+				if err == nil {
+					found += finish(st).stdout.String()
+				}
+			}
+		})
+		defer secure.do(nil)
+		require.Equal(c, "true\n", b.ok("curl -sS "+secure.URL+"/quiet"))
+		require.True(c, carried)
+		require.Equal(c, strings.Repeat("0\n", 6), found)
+	})
+}
+
+func TestEgressDenies(t *testing.T) {
+	plain := newMirror(t, false)
+	_, port, err := net.SplitHostPort(plain.Listener.Addr().String())
+	require.NoError(t, err)
+	eachNetwork(t, Config{}, func(c *client, wall bool) {
+		b := c.create("")
+		status := func(args string) string {
+			return b.run("curl -s -o /dev/null -m 60 -w '%{http_connect} %{http_code}' --noproxy '' " + args).stdout.String()
+		}
+		if wall {
+			require.Equal(c, "000 403", status(plain.URL), "the machine's loopback is not the internet")
+			require.Equal(c, "000 403", status("http://localhost:"+port))
+			require.Equal(c, "403 000", status("-p "+plain.URL))
+			b.setNetwork(`{"allowOut":["0.0.0.0/0"]}`)
+			require.Equal(c, "000 403", status(plain.URL))
+		}
+		b.setNetwork(`{"denyOut":["127.0.0.0/8"]}`)
+		require.Equal(c, "000 403", b.run("curl -s -o /dev/null -w '%{http_connect} %{http_code}' "+plain.URL).stdout.String(), "also where it would be direct")
+		require.Equal(c, "000 403", status("http://localhost:"+port), "what a name means counts")
+		require.Equal(c, "403 000", status("-p "+plain.URL), "CONNECT")
+		require.Equal(c, "403 000", status("https://127.0.0.1:"+port))
+		b.setNetwork(`{"denyOut":["127.0.0.0/8"],"rules":{"127.0.0.1":[{"transform":{"headers":{"X-Key":"k"}}}]}}`)
+		require.Equal(c, "403 000", status("https://127.0.0.1:"+port), "a rule does not allow its host")
+		require.Equal(c, "000 403", status(plain.URL))
+		b.setNetwork(`{"denyOut":["127.0.0.0/8"],"allowOut":["127.0.0.1"]}`)
+		require.Equal(c, "000 200", status(plain.URL), "allow beats deny")
+		require.Equal(c, "200 200", status("-p "+plain.URL))
+		b.setNetwork(`{"denyOut":["0.0.0.0/0"],"allowOut":["localhost"]}`)
+		require.Equal(c, "000 200", status("http://localhost:"+port))
+		require.Equal(c, "000 403", status(plain.URL), "the name was allowed, not its address")
+		b.setNetwork(`{"allow_internet_access":false}`)
+		require.Equal(c, "000 403", status("http://192.0.2.1/"))
+		require.Equal(c, "403 000", status("https://192.0.2.1/"))
+
+		d := c.create(`{"templateID":"base","allow_internet_access":false}`)
+		require.Equal(c, "403", d.run("curl -s -o /dev/null -w '%{http_connect}' https://192.0.2.1/").stdout.String())
+	})
+}
+
+// TestEgressWall: past the proxy nothing leads out.
+func TestEgressWall(t *testing.T) {
+	plain := newMirror(t, false)
+	eachNetwork(t, Config{}, func(c *client, wall bool) {
+		if !wall {
+			return
+		}
+		b := c.create(`{"templateID":"base","network":{"allowOut":["127.0.0.1"]}}`)
+		require.Equal(c, "GET / [] 0\n", b.ok("curl -sS "+plain.URL))
+		addrs, err := net.InterfaceAddrs()
+		require.NoError(c, err)
+		_, port, err := net.SplitHostPort(plain.Listener.Addr().String())
+		require.NoError(c, err)
+		for _, a := range append(addrs, &net.IPNet{IP: net.IPv4(1, 1, 1, 1)}) {
+			at := net.JoinHostPort(a.(*net.IPNet).IP.String(), port)
+			require.Equal(c, "000", b.run("curl -s -o /dev/null -m 60 -w '%{http_code}' --noproxy '*' http://"+at).stdout.String(), "%s", at)
+		}
+		require.Equal(c, "lo\n", b.ok("ls /sys/class/net 2>/dev/null || tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"))
+		// Who calls a port of the sandbox from outside does not get its way out.
+		_, mine, _ := strings.Cut(b.ok("echo $http_proxy"), "127.0.0.1:")
+		r := c.call("GET", "/", "", headerSandbox, b.SandboxID, headerPort, strings.TrimSpace(mine))
+		require.Equal(c, 502, r.status, "%s", r.body)
+	})
+}
+
+// TestEgressKnowsWhoAsks: on the machine's network every sandbox reaches every
+// proxy.
+func TestEgressKnowsWhoAsks(t *testing.T) {
+	need(t, "curl")
+	t.Parallel()
+	plain := newMirror(t, false)
+	c := newClient(t, start(t, Config{}))
+	a, b := c.create(""), c.create("")
+	a.setNetwork(keyRule, "secret")
+	require.Equal(t, "GET / [secret] 0\n", a.ok("curl -sS "+plain.URL))
+	proxy, err := url.Parse(strings.TrimSpace(a.ok("echo $http_proxy")))
+	require.NoError(t, err)
+	own := b.ok("echo ${http_proxy%@*}")
+	require.Equal(t, "407 407", b.run(fmt.Sprintf(
+		`curl -s --noproxy '' -o /dev/null -w '%%{http_code} ' -x http://%s %s; curl -s --noproxy '' -o /dev/null -w '%%{http_code}' -x %s@%[1]s %[2]s`,
+		proxy.Host, plain.URL, strings.TrimSpace(own))).stdout.String())
+}
+
+// TestEgressCutsTunnels: what is denied from now on ends, what is not goes on.
+func TestEgressCutsTunnels(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for w.(http.Flusher).Flush(); r.Context().Err() == nil; {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1000)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(slow.Close)
+	eachNetwork(t, Config{}, func(c *client, _ bool) {
+		for name, network := range map[string]string{"denied": `{"denyOut":["127.0.0.1"]}`, "with a rule": fmt.Sprintf(keyRule, "secret")} {
+			b := c.create(`{"templateID":"base","network":{"allowOut":["127.0.0.1"]}}`)
+			st, _ := b.begin(sh("curl -s -p --limit-rate 1M " + slow.URL + " | { head -c 1000 >/dev/null; echo began; cat >/dev/null; }"))
+			for r := (&result{}); !strings.Contains(r.stdout.String(), "began"); r.take(st.Msg().GetEvent()) {
+				require.True(c, st.Receive(), "%v", st.Err())
+			}
+			b.setNetwork(`{"allowOut":["127.0.0.1"],"denyOut":["10.0.0.0/8"]}`)
+			require.NotEmpty(c, b.srv.boxes[b.SandboxID].egress.tunnels, "%s: one that may stay stays", name)
+			b.setNetwork("%s", network)
+			require.NotNil(c, finish(st).end, name)
+		}
+	})
+}
+
+// TestEgressServersAreWhoTheySay: a rule's headers go to nobody else.
+func TestEgressServersAreWhoTheySay(t *testing.T) {
+	secure := newMirror(t, true)
+	var called bool
+	secure.do(func(*http.Request) { called = true })
+	eachNetwork(t, Config{}, func(c *client, _ bool) { // which does not know the certificate
+		b := c.create("")
+		b.setNetwork(keyRule, "secret")
+		require.Equal(c, "502", b.run("curl -s -o /dev/null -w '%{http_code}' "+secure.URL).stdout.String())
+		require.False(c, called)
+	})
+}
+
+func TestEgressHostOfAnother(t *testing.T) {
+	secure := newMirror(t, true)
+	eachNetwork(t, Config{EgressCA: certificate(t, secure.Server)}, func(c *client, _ bool) {
+		b := c.create("")
+		b.setNetwork(keyRule, "secret")
+		for _, v := range []string{"--http1.1", "--http2"} {
+			require.Equal(c, "421", b.run("curl -s -o /dev/null -w '%{http_code}' -H 'Host: evil.example' "+v+" "+secure.URL).stdout.String())
+		}
+	})
+}
+
+// TestEgressGit: git's requests go through with a password that it does not
+// have, streams and all.
+func TestEgressGit(t *testing.T) {
+	need(t, "git")
+	git := gitServer(t)
+	at, err := url.Parse(git)
+	require.NoError(t, err)
+	behind := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }, FlushInterval: -1}
+	var streamed atomic.Int32
+	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 { // CGI wants to know how much comes
+			streamed.Add(1)
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil
+		}
+		behind.ServeHTTP(w, r)
+	})
+	plain, secure := httptest.NewServer(front), httptest.NewTLSServer(front)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("bot:pass word/1"))
+	rule := fmt.Sprintf(`{"allowOut":["127.0.0.1"],"rules":{"127.0.0.1":[{"transform":{"headers":{"Authorization":%q}}}]}}`, basic)
+	eachNetwork(t, Config{EgressCA: certificate(t, secure)}, func(c *client, _ bool) {
+		for _, base := range []string{plain.URL, secure.URL} {
+			req, err := http.NewRequestWithContext(c.Context(), "PUT", git, nil)
+			require.NoError(c, err)
+			made, err := http.DefaultClient.Do(req)
+			require.NoError(c, err)
+			repo, err := io.ReadAll(made.Body)
+			require.NoError(c, err)
+			require.NoError(c, made.Body.Close())
+			repoURL := base + strings.TrimPrefix(string(repo), git)
+
+			b := c.create("")
+			b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
+			b.ok("git init -q -b main r && cd r && git config user.name n && git config user.email e@e && head -c 5000000 /dev/urandom >big && git add . && git commit -qm m")
+			push := "cd r && GIT_TERMINAL_PROMPT=0 git push -q " + repoURL + " main 2>&1"
+			require.NotZero(c, b.run(push).end.GetExitCode(), "nobody says who we are")
+			b.setNetwork("%s", rule)
+			before := streamed.Load()
+			b.ok(push)
+			require.Greater(c, streamed.Load(), before, "the push came as a stream")
+			require.Equal(c, "m\n", b.ok("git clone -q "+repoURL+" s && cmp r/big s/big && git -C s log --format=%s"))
+			b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
+			require.NotZero(c, b.run("GIT_TERMINAL_PROMPT=0 git ls-remote "+repoURL).end.GetExitCode(), "the window is over")
+			require.NotZero(c, b.run("grep -r '"+basic[6:]+"' .").end.GetExitCode())
+		}
+	})
+}
+
+// TestEgressTrust: programs with certificates of their own take the proxy's.
+func TestEgressTrust(t *testing.T) {
+	secure := newMirror(t, true)
+	eachLevelOf := Config{EgressCA: certificate(t, secure.Server)}
+	need(t, "curl")
+	t.Parallel()
+	for _, level := range levels(t) {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			cfg := eachLevelOf
+			cfg.Isolation = level
+			b := newClient(t, start(t, cfg)).create("")
+			b.setNetwork(keyRule, "secret")
+			require.Equal(t, "true\n", b.ok("curl -sS "+secure.URL+"/quiet"))
+			if isFile("/usr/bin/node") {
+				b.put("get.mjs", `import http from 'node:http'; import https from 'node:https'
+const proxy = new URL(process.env.https_proxy), to = new URL(process.argv[2])
+const auth = 'Basic ' + Buffer.from(proxy.username + ':' + proxy.password).toString('base64')
+http.request({ host: proxy.hostname, port: proxy.port, method: 'CONNECT', path: to.host, headers: { 'Proxy-Authorization': auth } })
+  .on('connect', (res, socket) => https.get(to, { socket, agent: false }, (r) => r.pipe(process.stdout))).end()`)
+				require.Equal(t, "true\n", b.ok("/usr/bin/node get.mjs "+secure.URL+"/quiet"))
+			}
+		})
+	}
+}
+
+func TestEgressRulesStay(t *testing.T) {
+	plain := newMirror(t, false)
+	eachNetwork(t, Config{DataDir: ""}, func(c *client, own bool) {
+		cfg := Config{DataDir: c.TempDir(), NoNetwork: own, APIKey: "e2b_stays"}
+		srv, err := Start(c.Context(), cfg)
+		require.NoError(c, err)
+		b := newClient(c.T, srv).create("")
+		b.setNetwork(keyRule, "secret")
+		get := "curl -sS " + plain.URL
+		require.Equal(c, "GET / [secret] 0\n", b.ok(get))
+		for _, body := range []string{`{}`, `{"memory":false}`} {
+			require.Equal(c, 204, b.call("POST", b.on("/pause"), body).status)
+			require.Equal(c, 201, b.call("POST", "/v2"+b.on("/connect"), "").status)
+			require.Equal(c, "GET / [secret] 0\n", b.ok(get), "after a pause with %s", body)
+		}
+		require.NoError(c, srv.Close())
+		again := newClient(c.T, start(c.T, cfg))
+		b.client = again
+		require.Equal(c, "GET / [secret] 0\n", b.ok(get), "after a restart")
+		b.setNetwork(`{"denyOut":["127.0.0.1"]}`)
+		require.Equal(c, "403", b.run("curl -s -o /dev/null -w '%{http_code}' "+plain.URL).stdout.String())
+	})
+}
+
+// TestEgressSocks: what the rules let out goes by way of a proxy of the user's.
+func TestEgressSocks(t *testing.T) {
+	plain := newMirror(t, false)
+	socks := newSocks(t, plain.Listener.Addr().String())
+	eachNetwork(t, Config{}, func(c *client, _ bool) {
+		b := c.create("")
+		const network = `{"allowOut":["git.invalid","192.0.2.7"],"denyOut":["0.0.0.0/0"],"egressProxy":{"address":%q,"username":"u","password":"p"},
+			"rules":{"git.invalid":[{"transform":{"headers":{"X-Key":"secret"}}}]}}`
+		b.setNetwork(network, socks.addr)
+		require.Equal(c, "GET / [secret] 0\n", b.ok("curl -sS http://git.invalid"))
+		require.Equal(c, "GET / [] 0\n", b.ok("curl -sS -p http://192.0.2.7"))
+		require.Equal(c, "403", b.run("curl -s -o /dev/null -w '%{http_code}' http://192.0.2.8").stdout.String())
+	})
+	t.Cleanup(func() {
+		require.Contains(t, socks.asked.String(), "3 git.invalid:80 u:p\n", "by name: it is the proxy who looks it up")
+		require.Contains(t, socks.asked.String(), "1 192.0.2.7:80 u:p\n")
+		require.NotContains(t, socks.asked.String(), "192.0.2.8")
+	})
+}
+
+// socks is a SOCKS5 proxy that leads everywhere to one address.
+type socks struct {
+	addr  string
+	asked lockedBuffer
+}
+
+func newSocks(t *testing.T, to string) *socks {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &socks{addr: l.Addr().String()}
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tasks.Go(func() { s.serve(c, to) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
+	return s
+}
+
+func (s *socks) serve(c net.Conn, to string) {
+	defer c.Close()
+	read := func(n byte) []byte {
+		b := make([]byte, n)
+		_, _ = io.ReadFull(c, b)
+		return b
+	}
+	read(read(2)[1])
+	_, _ = c.Write([]byte{5, 2}) // a user and a password
+	user := read(read(2)[1])
+	password := read(read(1)[0])
+	_, _ = c.Write([]byte{1, 0})
+	kind := read(4)[3]
+	var host string
+	if kind == 3 {
+		host = string(read(read(1)[0]))
+	} else {
+		host = net.IP(read(4)).String()
+	}
+	port := read(2)
+	_, _ = fmt.Fprintf(&s.asked, "%d %s:%d %s:%s\n", kind, host, int(port[0])<<8|int(port[1]), user, password)
+	up, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	_, _ = c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
+	var back sync.WaitGroup
+	back.Go(func() { _, _ = io.Copy(c, up); _ = c.Close() })
+	_, _ = io.Copy(up, c)
+	_ = up.Close()
+	back.Wait()
+}
