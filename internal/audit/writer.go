@@ -35,15 +35,16 @@ type Writer struct {
 	worker string
 	log    *slog.Logger
 
+	more chan struct{} // something was added, or the writer closed
+
 	mu      sync.Mutex
-	change  *sync.Cond // queue, done or closed changed
 	queue   []Record
 	added   uint64
-	done    uint64 // of those added: stored, or given up
-	lost    int    // since the last record that was stored
-	stuck   bool   // a Flush has waited in vain, and nothing was stored since
+	done    uint64   // of those added: stored, or given up
+	waiters []waiter // by goal
+	lost    int      // since the last record that was stored
+	stuck   bool     // a Flush has waited in vain, and nothing was stored since
 	closed  bool
-	stopped bool
 
 	// Of who writes alone.
 	chain string
@@ -52,11 +53,16 @@ type Writer struct {
 	last  uint64 // stream sequence of the chain's newest record
 }
 
+// waiter is a Flush: the channel is closed once goal records are done, or the writer is
+// stuck.
+type waiter struct {
+	goal uint64
+	over chan struct{}
+}
+
 // NewWriter returns a Writer for one process. Nothing is written before Run.
 func NewWriter(js jetstream.JetStream, pub *natsx.Publisher, ns wire.Namespace, worker string, log *slog.Logger) *Writer {
-	w := &Writer{js: js, pub: pub, ns: ns, worker: worker, log: log}
-	w.change = sync.NewCond(&w.mu)
-	return w
+	return &Writer{js: js, pub: pub, ns: ns, worker: worker, log: log, more: make(chan struct{}, 1)}
 }
 
 // Add has r written, after those added before. It does not wait. Place, hashes and the
@@ -75,34 +81,68 @@ func (w *Writer) Add(r Record) {
 		return
 	}
 	w.queue = append(w.queue, r)
-	w.change.Broadcast()
+	w.call()
+}
+
+// call wakes who writes.
+func (w *Writer) call() {
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
 }
 
 // Flush waits until all that was added before is stored, at most FlushLimit. An error
 // says that it may not be. After one that has waited in vain the next do not wait, until
 // a record is stored.
 func (w *Writer) Flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, FlushLimit, fmt.Errorf("not stored within %s", FlushLimit))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
-		w.mu.Lock()
+	w.mu.Lock()
+	goal := w.added
+	if w.done >= goal || w.stuck {
 		defer w.mu.Unlock()
-		w.change.Broadcast()
-	})
-	defer stop()
+		return w.behind(goal, errStuck)
+	}
+	over := make(chan struct{})
+	w.waiters = append(w.waiters, waiter{goal, over})
+	w.mu.Unlock()
+
+	t := time.NewTimer(FlushLimit)
+	defer t.Stop()
+	var cause error
+	select {
+	case <-over:
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-t.C:
+		cause = fmt.Errorf("not stored within %s", FlushLimit)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for goal := w.added; w.done < goal; {
-		switch {
-		case ctx.Err() != nil:
-			w.stuck = true
-			return fmt.Errorf("audit: %d records: %w", goal-w.done, context.Cause(ctx))
-		case w.stuck:
-			return fmt.Errorf("audit: %d records: %w", goal-w.done, errStuck)
-		}
-		w.change.Wait()
+	if cause == nil {
+		return w.behind(goal, errStuck)
 	}
-	return nil
+	err := w.behind(goal, cause)
+	if w.stuck = w.stuck || err != nil; w.stuck {
+		w.release(w.added) // nobody else waits in vain
+	}
+	return err
+}
+
+// behind says how many records are missing up to goal, if any.
+func (w *Writer) behind(goal uint64, cause error) error {
+	if w.done >= goal {
+		return nil
+	}
+	return fmt.Errorf("audit: %d records: %w", goal-w.done, cause)
+}
+
+// release lets those go on who wait for no more than n records. Goals only grow, so
+// they stand in their order: each record wakes whom it concerns.
+func (w *Writer) release(n uint64) {
+	for len(w.waiters) > 0 && w.waiters[0].goal <= n {
+		close(w.waiters[0].over)
+		w.waiters = w.waiters[1:]
+	}
 }
 
 // Close ends the chain in good order: what was added is written, then the record that
@@ -116,20 +156,13 @@ func (w *Writer) Close() {
 	w.queue = append(w.queue, Record{Time: time.Now().UTC(), Action: closing, Outcome: Closed})
 	w.added++
 	w.closed = true
-	w.change.Broadcast()
+	w.call()
 }
 
 // Run writes until Close has been called and all is written, or ctx ends.
 func (w *Writer) Run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.stopped = true
-		w.change.Broadcast()
-	})
-	defer stop()
 	for {
-		r, ok := w.next()
+		r, ok := w.next(ctx)
 		if !ok {
 			return
 		}
@@ -141,7 +174,7 @@ func (w *Writer) Run(ctx context.Context) {
 			w.stuck = false
 		}
 		w.done++
-		w.change.Broadcast()
+		w.release(w.done)
 		w.mu.Unlock()
 		if err != nil {
 			w.log.Error("audit record not written", "action", r.Action, "target", r.Target, "err", err)
@@ -150,19 +183,32 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 // next waits for a record. A chain in which nothing was written is not closed.
-func (w *Writer) next() (Record, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.queue) == 0 && !w.closed && !w.stopped {
-		w.change.Wait()
+func (w *Writer) next(ctx context.Context) (Record, bool) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		if len(w.queue) > 0 {
+			defer w.mu.Unlock()
+			return w.pop()
+		}
+		closed := w.closed
+		w.mu.Unlock()
+		if closed {
+			break
+		}
+		select {
+		case <-w.more:
+		case <-ctx.Done():
+		}
 	}
-	if w.stopped || len(w.queue) == 0 {
-		return Record{}, false
-	}
+	return Record{}, false
+}
+
+func (w *Writer) pop() (Record, bool) {
 	r := w.queue[0]
 	w.queue = w.queue[1:]
 	if r.Action == closing && w.n == 0 && w.lost == 0 {
 		w.done++
+		w.release(w.done)
 		return Record{}, false
 	}
 	r.Lost, w.lost = w.lost, 0
