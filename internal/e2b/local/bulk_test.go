@@ -36,7 +36,7 @@ func TestServerAlone(t *testing.T) {
 	if level == "" {
 		t.Skip("only as a process of another test")
 	}
-	srv, err := Start(t.Context(), Config{Isolation: Isolation(level), APIKey: "k"})
+	srv, err := Start(t.Context(), Config{Isolation: Isolation(level), APIKey: "k", DataDir: os.Getenv("DATA")})
 	require.NoError(t, err)
 	fmt.Println("\nup", srv.Addr())
 	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it is gone
@@ -47,13 +47,15 @@ func TestServerAlone(t *testing.T) {
 type alone struct {
 	*client
 	pid int
+	dir string // of the sandboxes
 }
 
 // startAlone starts one that ends with the test.
 func startAlone(t *testing.T, level Isolation) *alone {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServerAlone$", "-test.timeout=30m")
-	cmd.Env = append(os.Environ(), aloneEnv+"="+string(level))
+	dir := t.TempDir()
+	cmd.Env = append(os.Environ(), aloneEnv+"="+string(level), "DATA="+dir)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -76,7 +78,7 @@ func startAlone(t *testing.T, level Isolation) *alone {
 	require.NotEmpty(t, addr, "the server did not start")
 	// Calls go there; all else of this Server is not to be used.
 	srv := &Server{cfg: Config{APIKey: "k"}, listener: addrOnly(addr)}
-	return &alone{client: newClient(t, srv), pid: cmd.Process.Pid}
+	return &alone{client: newClient(t, srv), pid: cmd.Process.Pid, dir: dir}
 }
 
 // addrOnly is the listener of another process.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandjet/sandjet/internal/e2b"
 )
 
@@ -157,9 +159,20 @@ func (s *Server) begin(ctx context.Context, rec record, from *snapshot) (*sandbo
 		if e, ok := errors.AsType[*apiError](err); ok {
 			return nil, e
 		}
-		return nil, &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "sandbox_create_failed"}
+		return nil, errCreate(err)
 	}
 	return sb, nil
+}
+
+// errCreate tells a machine that has no more to give from one that fails: the
+// first is as when the cloud is full, and coming again later may help.
+func errCreate(err error) *apiError {
+	for _, full := range []error{unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, full) {
+			return &apiError{status: http.StatusServiceUnavailable, message: err.Error(), semantic: "sandbox_capacity_unavailable"}
+		}
+	}
+	return &apiError{status: http.StatusInternalServerError, message: err.Error(), semantic: "sandbox_create_failed"}
 }
 
 // publish lets a sandbox be found and its time run.
