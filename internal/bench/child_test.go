@@ -18,6 +18,7 @@ import (
 type child struct {
 	b    *testing.B
 	addr string
+	pid  int
 	in   io.WriteCloser
 	out  *bufio.Reader
 }
@@ -32,7 +33,7 @@ func startChild(b *testing.B, role string) *child {
 	out, err := cmd.StdoutPipe()
 	require.NoError(b, err)
 	require.NoError(b, cmd.Start())
-	c := &child{b: b, in: in, out: bufio.NewReader(out)}
+	c := &child{b: b, pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
 	b.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()

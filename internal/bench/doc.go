@@ -13,7 +13,11 @@
 // is the ratio between rows of one run; rounds are interleaved and medians
 // taken, because neighbours on the machine come and go.
 //
+// BenchmarkSandboxes measures the sandbox server, and that through our client,
+// beside a bare bubblewrap.
+//
 //	make bench
+//	make bench PKG=./internal/bench BENCH=Sandboxes BENCHTIME=1x
 //	go test -run '^$' -bench . -benchtime 1x -timeout 3m ./internal/bench
 //	go test -run '^$' -bench Worker/resume -cpuprofile cpu.out ./internal/bench
 package bench

@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		err = natsMain(os.Getenv("SANDJET_BENCH_DIR"))
 	case "e2b":
 		err = fakeMain()
+	case "sandboxes":
+		err = sandboxesMain(os.Getenv("SANDJET_BENCH_DIR"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
