@@ -1,11 +1,7 @@
 package schemas_test
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sandjet/sandjet/internal/nodetest"
 	"github.com/sandjet/sandjet/schemas"
 )
 
@@ -130,63 +126,11 @@ func describe(t *testing.T, modules string, files ...string) []understood {
 }
 
 // asyncAPIParser returns the folder of node modules that has the parser, in the
-// version that the lock file pins. It is installed once, into the user's cache.
+// version that the lock file pins.
 func asyncAPIParser(t *testing.T) string {
 	t.Helper()
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, "%s is not on PATH", tool)
-		}
-	}
-	pins := filepath.Join("..", ".ci", "asyncapi")
-	lock, err := os.ReadFile(filepath.Join(pins, "package-lock.json"))
-	require.NoError(t, err)
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = t.TempDir()
-	}
-	sum := sha256.Sum256(lock)
-	dir := filepath.Join(cache, "sandjet", "asyncapi-"+hex.EncodeToString(sum[:6]))
-	modules := filepath.Join(dir, "node_modules")
-	if _, err := os.Stat(modules); err == nil {
-		return modules
-	}
-	install(t, pins, dir)
-	return modules
-}
-
-// install puts the modules into dir. It works beside it and renames, so that
-// two tests, or one that was cut off, leave nothing half done.
-func install(t *testing.T, pins, dir string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
-	work, err := os.MkdirTemp(filepath.Dir(dir), "install-")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		b, err := os.ReadFile(filepath.Join(pins, name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(work, name), b, 0o600))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	cmd.Dir = work
-	if out, err := cmd.CombinedOutput(); err != nil {
-		missing(t, "npm ci: %v: %s", err, out)
-	}
-	if err := os.Rename(work, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		_, there := os.Stat(dir) // somebody else was quicker
-		require.NoError(t, there, err)
-	}
-}
-
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("REQUIRE_REAL") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
+	dir := nodetest.Install(t, "asyncapi", os.DirFS(filepath.Join("..", ".ci", "asyncapi")))
+	return filepath.Join(dir, "node_modules")
 }
 
 // Without node: every schema file is named in the document.

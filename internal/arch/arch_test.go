@@ -50,7 +50,7 @@ var pure = []string{"internal/wire", "internal/session", "internal/point"}
 
 // aside stands outside the house: what development and tests need. It may use
 // any floor below the roof; of the products only cmd/devstack may use it.
-var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/e2b/local", "internal/git/local"}
+var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/nodetest", "internal/e2b/local", "internal/git/local"}
 
 // sameFloor lists the arrows that may point sideways, each with its reason.
 var sameFloor = map[[2]string]string{

@@ -13,7 +13,7 @@ type part struct {
 
 var parts = []part{
 	{"redis-server", "the store runs on the embedded Redis only"},
-	{"node", "E2B's official SDK and the AsyncAPI parser do not run"},
+	{"node", "E2B's official SDK, a mock of its API and the AsyncAPI parser do not run"},
 	{"npm", "what node needs cannot be installed"},
 	{"bwrap", "the strongest isolation of the local sandbox is not exercised"},
 	{"busybox", "the in-sandbox scripts run under this machine's sh only"},

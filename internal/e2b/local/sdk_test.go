@@ -4,10 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,11 +25,11 @@ import (
 	"sync"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/spectest"
+	"github.com/sandjet/sandjet/internal/nodetest"
 )
 
 //go:embed testdata/sdk/*.mjs testdata/sdk/*.json testdata/sdk/areas
@@ -266,19 +263,9 @@ func (v *verdicts) table() string {
 // runs, and puts the suite beside them.
 func installSDKs(t *testing.T) string {
 	t.Helper()
-	need(t, "node")
-	need(t, "npm")
 	files, err := fs.Sub(sdkFiles, "testdata/sdk")
 	require.NoError(t, err)
-	lock, err := fs.ReadFile(files, "package-lock.json")
-	require.NoError(t, err)
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	sum := sha256.Sum256(lock)
-	dir := filepath.Join(cache, "sandjet", "sdk-"+hex.EncodeToString(sum[:6]))
-	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
-		npmInstall(t, dir, files)
-	}
+	dir := nodetest.Install(t, "sdk", files)
 	// Each run has a copy of the suite: two trees may share the cache.
 	run, err := os.MkdirTemp(dir, "run-")
 	require.NoError(t, err)
@@ -304,27 +291,4 @@ func copyEmbedded(files fs.FS, from, to string) error {
 		}
 		return os.WriteFile(dst, b, 0o600)
 	})
-}
-
-// npmInstall installs aside and moves the result into place, so that a run
-// beside this one sees all of it or nothing.
-func npmInstall(t *testing.T, dir string, files fs.FS) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
-	aside, err := os.MkdirTemp(filepath.Dir(dir), "install-")
-	require.NoError(t, err)
-	defer os.RemoveAll(aside)
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		require.NoError(t, copyEmbedded(files, name, aside))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = aside
-	if out, err := cmd.CombinedOutput(); err != nil {
-		missing(t, "npm ci: %v: %s", err, out)
-	}
-	if err := os.Rename(aside, dir); err != nil {
-		require.DirExists(t, filepath.Join(dir, "node_modules"), "neither we nor another run installed the SDKs")
-	}
 }

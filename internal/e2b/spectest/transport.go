@@ -8,6 +8,8 @@ import (
 	_ "embed"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +23,46 @@ import (
 //go:embed openapi.yml
 var document []byte
 
-var router = sync.OnceValues(func() (routers.Router, error) {
+var load = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(document)
+	if err == nil {
+		doc.Servers = nil
+	}
+	return doc, err
+})
+
+// Document is E2B's OpenAPI document, for what reads it itself.
+func Document() []byte { return document }
+
+// Statuses lists the answers that the document knows of an operation, such as
+// "POST /sandboxes".
+func Statuses(t testing.TB, operation string) (list []int) {
+	t.Helper()
+	doc, err := load()
+	if err != nil {
+		t.Fatalf("E2B's OpenAPI document: %v", err)
+	}
+	method, path, _ := strings.Cut(operation, " ")
+	item := doc.Paths.Value(path)
+	if item == nil || item.GetOperation(method) == nil {
+		t.Fatalf("%s is not in E2B's API", operation)
+	}
+	for status := range item.GetOperation(method).Responses.Map() {
+		n, err := strconv.Atoi(status)
+		if err != nil {
+			t.Fatalf("%s: status %q", operation, status)
+		}
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return list
+}
+
+var router = sync.OnceValues(func() (routers.Router, error) {
+	doc, err := load()
 	if err != nil {
 		return nil, err
 	}
-	doc.Servers = nil
 	return legacy.NewRouter(doc, openapi3.DisableExamplesValidation(), openapi3.DisableSchemaDefaultsValidation())
 })
 
