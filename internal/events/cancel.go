@@ -84,7 +84,7 @@ func (l *Log) cancelled(m jetstream.Msg, fn func(Job, CancelRequested)) {
 		return
 	}
 	e, err := parse(l.ns, meta.Sequence.Stream, m.Subject(), meta.Timestamp, m.Headers(), m.Data())
-	if err != nil {
+	if err != nil || wish(e) != nil {
 		return
 	}
 	var r CancelRequested

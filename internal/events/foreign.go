@@ -2,9 +2,12 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/nats-io/nats.go/micro"
 )
 
 // errForeign is a message on an event's subject that no Log has written: anybody
@@ -27,7 +30,10 @@ func (l *Log) event(m stored) (Event, error) {
 // written under a claim if its kind is, and can be read. The wish that a job end is
 // anybody's to write, by hand too.
 func (l *Log) genuine(e Event) error {
-	if e.Kind == KindCancelRequested || e.Kind == SessionState {
+	switch e.Kind {
+	case KindCancelRequested:
+		return wish(e)
+	case SessionState:
 		return nil
 	}
 	is := e.Header.Get(headerType)
@@ -49,6 +55,29 @@ func (l *Log) genuine(e Event) error {
 	}
 	if err := new(History).take(e); err != nil {
 		return fmt.Errorf("event %d (%s of %s): %w", e.Seq, e.Kind, e.Job, err)
+	}
+	return nil
+}
+
+// wish returns an error if somebody has asked something, not this, and had the answer
+// sent here: the server looks at what one may publish to, not at where answers go. So it
+// may be the ack of a job or a service's answer. All else is a wish, also one that was
+// written by hand.
+func wish(e Event) error {
+	if e.Header.Get(micro.ErrorCodeHeader) != "" {
+		return fmt.Errorf("event %d (%s of %s): it is a service's refusal", e.Seq, e.Kind, e.Job)
+	}
+	if e.Header.Get(headerType) != "" {
+		return nil // ours, maybe of a newer version
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(e.Data, &fields) != nil {
+		return nil
+	}
+	for name := range fields {
+		if name != "reason" && name != "by" {
+			return fmt.Errorf("event %d (%s of %s): it is an answer, by its field %q", e.Seq, e.Kind, e.Job, name)
+		}
 	}
 	return nil
 }

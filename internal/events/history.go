@@ -169,7 +169,8 @@ func (h *History) take(e Event) error {
 	case KindInterrupted:
 		return h.Interrupted.take(e)
 	case KindCancelRequested:
-		return h.Cancel.take(e)
+		_ = h.Cancel.take(e) // by hand it may say anything
+		return nil
 	case Stdout:
 		h.Stdout = OutputEnd{e.Seq, e.Time, e.End()}
 	case Stderr:
