@@ -117,6 +117,10 @@ func theOwner(subject string) asker { return asker(subject[strings.LastIndexByte
 func (d *desk) endpoint(subject string, f answer, asks func(string) asker) micro.HandlerFunc {
 	room := make(chan struct{}, maxAnswers)
 	return func(req micro.Request) {
+		if to := req.Reply(); to != "" && !inbox(to) {
+			d.Log.Warn("question dropped: its answer would go to no inbox", "subject", subject, "reply", to)
+			return
+		}
 		select {
 		case room <- struct{}{}:
 		case <-d.closed:
@@ -131,6 +135,11 @@ func (d *desk) endpoint(subject string, f answer, asks func(string) asker) micro
 		}()
 	}
 }
+
+// inbox reports whether answers may go to a subject: all inboxes begin with an
+// underscore. The server looks at what one may publish to, not at where answers go; they
+// are sent with the worker's permissions, which are for the subjects of jobs and events.
+func inbox(subject string) bool { return strings.HasPrefix(subject, "_") }
 
 // enter counts an answer, unless no more are begun.
 func (d *desk) enter() bool {
