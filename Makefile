@@ -18,10 +18,10 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X github.com/sandjet/sandjet/inte
 TESTFLAGS := -count=$(COUNT) -timeout=$(TIMEOUT) $(if $(RUN),-run='$(RUN)') $(if $(RACE),-race)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test race crashpoints vet fmt lint vuln bench build schemas generate fuzz-short chaos chaos-long soak clean
+.PHONY: help demo up test race test-e2b-live crashpoints vet fmt lint vuln bench build schemas generate fuzz-short chaos chaos-long soak clean
 
 help: ## Print this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Run the whole story once on free ports: provision, clone, test, files, pause, resume, destroy, pull request
 	@$(GO) run ./cmd/devstack demo
@@ -34,6 +34,9 @@ test: vet ## Vet and run every test; ends by naming what real parts were missing
 
 race: ## The same under the race detector
 	@$(MAKE) --no-print-directory test RACE=1
+
+test-e2b-live: ## Our client against E2B's own service, at most 16 sandboxes of 2 minutes (E2B_API_KEY=... E2B_TEMPLATE=base)
+	@SANDJET_LIVE=1 $(GO) test -count=1 -timeout=20m -v -run='^TestLive$$' ./internal/e2b
 
 crashpoints: ## Every boundary between an effect and its record x crash, error, lost answer, pause: about 15 minutes (CRASHPOINTS=e2b.create=lost CRASHPOINTS_SEED=1)
 	@CRASHPOINTS=$(or $(CRASHPOINTS),all) $(GO) test -count=1 -timeout=60m -run='^TestCrashPoints$$' -v ./internal/worker | grep -E '^ *(---|ok|FAIL|panic|[a-z_]+_test.go)'

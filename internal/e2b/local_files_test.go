@@ -20,6 +20,10 @@ import (
 func TestLocalFiles(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	files(t, box)
+}
+
+func files(t *testing.T, box *e2b.Box) {
 	ctx := t.Context()
 	put := func(path, content string) {
 		require.NoError(t, box.Write(ctx, path, strings.NewReader(content), e2b.WriteOptions{}))

@@ -55,9 +55,47 @@ func localBox(t *testing.T) (*local.Server, *e2b.Client, *e2b.Box) {
 func TestLocalLifecycle(t *testing.T) {
 	t.Parallel()
 	_, c := localServer(t, local.Config{})
-	ctx := t.Context()
+	sb := create(t, c, nil)
+	got, err := c.Get(t.Context(), sb.SandboxID)
+	require.NoError(t, err)
+	require.Equal(t, "pause", got.Lifecycle.OnTimeout)
+	lifecycle(t, site{c, create})
+}
+
+// site is a service that the conformance suite runs against: the local server, or
+// the cloud. create makes a sandbox that lives for a minute or more.
+type site struct {
+	*e2b.Client
+	create func(t *testing.T, c *e2b.Client, metadata map[string]string) *e2b.Sandbox
+}
+
+func (s site) box(t *testing.T) *e2b.Box {
+	t.Helper()
+	return s.Open(s.create(t, s.Client, nil).Ref())
+}
+
+// conformance is what our client needs of a service, each with sandboxes of its
+// own. None has more than three at once.
+var conformance = []struct {
+	name string
+	run  func(t *testing.T, s site)
+}{
+	{"lifecycle", lifecycle},
+	{"list", listing},
+	{"commands", func(t *testing.T, s site) { commands(t, s.box(t)) }},
+	{"signal", func(t *testing.T, s site) { signals(t, s.box(t)) }},
+	{"stdin", func(t *testing.T, s site) { stdin(t, s.box(t)) }},
+	{"big output", func(t *testing.T, s site) { bigOutput(t, s.box(t)) }},
+	{"deadline", func(t *testing.T, s site) { deadline(t, s.box(t)) }},
+	{"pause", func(t *testing.T, s site) { pauseCutsAndResumeContinues(t, s.Client, s.box(t)) }},
+	{"files", func(t *testing.T, s site) { files(t, s.box(t)) }},
+	{"refusals", refusals},
+}
+
+func lifecycle(t *testing.T, s site) {
+	c, ctx := s.Client, t.Context()
 	require.NoError(t, c.Ping(ctx))
-	sb := create(t, c, map[string]string{"sandjet-session": "s1"})
+	sb := s.create(t, c, map[string]string{"sandjet-session": "s1"})
 	require.NoError(t, sb.Ref().CheckEnvd())
 	box := c.Open(sb.Ref())
 	ok, err := box.Healthy(ctx)
@@ -67,13 +105,13 @@ func TestLocalLifecycle(t *testing.T) {
 	got, err := c.Get(ctx, sb.SandboxID)
 	require.NoError(t, err)
 	require.Equal(t, sb.Ref(), got.Ref(), "get tells the token again")
-	require.Equal(t, map[string]string{"sandjet-session": "s1"}, got.Metadata)
-	require.Equal(t, "pause", got.Lifecycle.OnTimeout)
+	require.Equal(t, "s1", got.Metadata["sandjet-session"])
 
-	require.NoError(t, c.SetTimeout(ctx, sb.SandboxID, time.Hour))
+	require.NoError(t, c.SetTimeout(ctx, sb.SandboxID, 2*time.Minute))
 	later, err := c.Get(ctx, sb.SandboxID)
 	require.NoError(t, err)
-	require.Greater(t, later.EndAt, got.EndAt)
+	require.NotEqual(t, got.EndAt, later.EndAt)
+	require.WithinDuration(t, time.Now().Add(2*time.Minute), later.EndAt, 30*time.Second)
 	_, resumed, err := c.Connect(ctx, sb.SandboxID, time.Minute)
 	require.NoError(t, err)
 	require.False(t, resumed)
@@ -88,7 +126,7 @@ func TestLocalLifecycle(t *testing.T) {
 	got, err = c.Get(ctx, sb.SandboxID)
 	require.NoError(t, err)
 	require.Equal(t, e2b.StatePaused, got.State)
-	requireKind(t, c.SetTimeout(ctx, sb.SandboxID, time.Hour), e2b.ErrNotFound, false)
+	requireKind(t, c.SetTimeout(ctx, sb.SandboxID, time.Minute), e2b.ErrNotFound, false)
 	ok, err = box.Healthy(ctx)
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -135,11 +173,18 @@ func TestLocalRefusals(t *testing.T) {
 
 	stranger := client(t, func(c *e2b.Config) { c.APIURL, c.SandboxURL = srv.URL(), srv.URL() })
 	requireKind(t, stranger.Ping(ctx), e2b.ErrUnauthorized, false)
+	refusals(t, site{c, func(*testing.T, *e2b.Client, map[string]string) *e2b.Sandbox { return sb }})
+}
+
+// refusals are of tokens, names and numbers that are wrong anywhere.
+func refusals(t *testing.T, s site) {
+	c, ctx := s.Client, t.Context()
+	sb := s.create(t, c, nil)
 	forged := sb.Ref()
 	forged.AccessToken = testToken
-	err = stranger.Open(forged).Command("true").Run(ctx)
+	err := c.Open(forged).Command("true").Run(ctx)
 	requireKind(t, err, e2b.ErrUnauthorized, false)
-	_, err = stranger.Open(forged).ReadFile(ctx, "/etc/passwd")
+	_, err = c.Open(forged).ReadFile(ctx, "/etc/passwd")
 	requireKind(t, err, e2b.ErrUnauthorized, false)
 	require.NotContains(t, err.Error(), testToken)
 
@@ -150,6 +195,27 @@ func TestLocalRefusals(t *testing.T) {
 	requireKind(t, cmd.Run(ctx), e2b.ErrInvalid, false)
 	requireKind(t, box.Attach(424242).Run(ctx), e2b.ErrNotFound, false)
 	requireKind(t, box.Signal(ctx, 424242, syscall.SIGKILL), e2b.ErrNotFound, false)
+}
+
+// listing finds its own sandboxes by their metadata, paused ones too.
+func listing(t *testing.T, s site) {
+	mark := map[string]string{"sandjet-list": "a b&c=%2B " + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	one, two := s.create(t, s.Client, mark).SandboxID, s.create(t, s.Client, mark).SandboxID
+	ids, err := collect(t, s.Client, e2b.ListQuery{Metadata: mark, Limit: 1, Order: e2b.OldestFirst})
+	require.NoError(t, err)
+	require.Equal(t, []string{one, two}, ids)
+	require.NoError(t, s.Pause(t.Context(), one))
+	ids, err = collect(t, s.Client, e2b.ListQuery{Metadata: mark, States: []e2b.SandboxState{e2b.StatePaused}})
+	require.NoError(t, err)
+	require.Equal(t, []string{one}, ids)
+	for _, id := range []string{one, two} {
+		existed, err := s.Kill(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, existed)
+	}
+	ids, err = collect(t, s.Client, e2b.ListQuery{Metadata: mark})
+	require.NoError(t, err)
+	require.Empty(t, ids)
 }
 
 // TestLocalLostCreate: the answer is lost, the sandbox is not.
@@ -203,6 +269,10 @@ func TestLocalPaging(t *testing.T) {
 func TestLocalCommands(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	commands(t, box)
+}
+
+func commands(t *testing.T, box *e2b.Box) {
 	ctx := t.Context()
 
 	out, err := box.Command("echo", "a b", "$HOME;`id`").Output(ctx)
@@ -230,6 +300,10 @@ func TestLocalCommands(t *testing.T) {
 func TestLocalSignal(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	signals(t, box)
+}
+
+func signals(t *testing.T, box *e2b.Box) {
 	ctx := t.Context()
 	for sig, word := range map[syscall.Signal]string{syscall.SIGTERM: "terminated", syscall.SIGKILL: "killed"} {
 		cmd := box.Command("sleep", "1000")
@@ -247,6 +321,10 @@ func TestLocalSignal(t *testing.T) {
 func TestLocalStdin(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	stdin(t, box)
+}
+
+func stdin(t *testing.T, box *e2b.Box) {
 	ctx := t.Context()
 
 	cmd := box.Command("cat")
@@ -281,6 +359,10 @@ func TestLocalStdin(t *testing.T) {
 func TestLocalBigOutput(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	bigOutput(t, box)
+}
+
+func bigOutput(t *testing.T, box *e2b.Box) {
 	const lines = 1_000_000
 	want := sha256.New()
 	for i := 1; i <= lines; i++ {
@@ -298,6 +380,10 @@ func TestLocalBigOutput(t *testing.T) {
 func TestLocalDeadline(t *testing.T) {
 	t.Parallel()
 	_, _, box := localBox(t)
+	deadline(t, box)
+}
+
+func deadline(t *testing.T, box *e2b.Box) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := box.Command("sh", "-c", "echo up; while [ ! -e go ]; do sleep 0.05; done; exit 7")
@@ -344,6 +430,10 @@ func TestLocalCutStream(t *testing.T) {
 func TestLocalPauseCutsAndResumeContinues(t *testing.T) {
 	t.Parallel()
 	_, c, box := localBox(t)
+	pauseCutsAndResumeContinues(t, c, box)
+}
+
+func pauseCutsAndResumeContinues(t *testing.T, c *e2b.Client, box *e2b.Box) {
 	ctx := t.Context()
 	cmd := box.Command("sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; exit 7")
 	require.NoError(t, cmd.Start(ctx))
