@@ -32,6 +32,7 @@ type conn struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	ns      wire.Namespace
+	owner   string        // as whom we publish and ask; empty is an operator
 	timeout time.Duration // for one answer
 
 	ask  *query.Client
@@ -60,16 +61,28 @@ func (a *App) connect(ctx context.Context, cmd *cli.Command, log *slog.Logger) (
 		Cert:    cmd.String("cert"),
 		Key:     cmd.String("key"),
 		Name:    "sandjet publisher " + cmd.Name,
+
+		InboxPrefix: inboxOf(cmd),
 	}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{nc: nc, ns: wire.Namespace(cmd.String("namespace")), timeout: timeout}
+	c := &conn{nc: nc, ns: wire.Namespace(cmd.String("namespace")), owner: cmd.String("as"), timeout: timeout}
 	if err := c.open(); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// inboxOf is where an owner's answers go: below the usual place, where NATS permissions
+// can keep others from reading them. A context says itself where.
+func inboxOf(cmd *cli.Command) string {
+	owner := cmd.String("as")
+	if owner == "" || cmd.String("context") != "" {
+		return ""
+	}
+	return nats.InboxPrefix + owner
 }
 
 // server is where to connect. A context's own URL gives way to --server and to
@@ -93,7 +106,7 @@ func (c *conn) open() (err error) {
 		return err
 	}
 	c.jobs = jobs.NewPublisher(c.publisher, c.ns)
-	c.ask = query.NewClient(c.nc, c.ns, c.timeout)
+	c.ask = query.NewClient(c.nc, c.ns, c.timeout).As(c.owner)
 	return nil
 }
 

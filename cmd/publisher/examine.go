@@ -184,6 +184,9 @@ func (c *conn) examineWorker(ctx context.Context) []finding {
 	if errors.Is(err, query.ErrNoWorker) {
 		return []finding{{"worker", problem, "none answers", "start one with the same NATS and namespace"}}
 	}
+	if c.owner != "" && query.IsForbidden(err) {
+		return []finding{fine("worker", "answers owner %s; the rest is for operators", c.owner)}
+	}
 	if err != nil {
 		return []finding{{"worker", problem, firstLine(err), "look at the worker's log and /readyz"}}
 	}

@@ -25,6 +25,7 @@ func (a *App) globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "cert", Usage: "TLS client certificate `FILE`", Sources: a.env("NATS_CERT"), HideDefault: true},
 		&cli.StringFlag{Name: "key", Usage: "TLS client key `FILE`", Sources: a.env("NATS_KEY"), HideDefault: true},
 		&cli.StringFlag{Name: "namespace", Usage: "deployment `NAME` on a shared server", Sources: a.env("SANDJET_NAMESPACE"), HideDefault: true, Validator: checkNamespace},
+		&cli.StringFlag{Name: "as", Usage: "publish and ask as owner `ID`, which NATS permissions prove: what is not provably his is not there", Sources: a.env("SANDJET_OWNER"), HideDefault: true, Validator: idCheck("owner")},
 		&cli.BoolFlag{Name: "json", Usage: "write JSON to stdout"},
 		&cli.DurationFlag{Name: "timeout", Usage: "wait `DURATION` at most for NATS and for one answer", Value: defaultTimeout, Validator: positive},
 		&cli.BoolFlag{Name: "no-color", Usage: "no colours and no status line (NO_COLOR does the same)"},
@@ -34,7 +35,7 @@ func (a *App) globalFlags() []cli.Flag {
 // jobFlags are those that every command has that publishes a job.
 func jobFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "owner", Usage: "publish as owner `ID`, which NATS permissions may ask for", Validator: idCheck("owner")},
+		&cli.StringFlag{Name: "owner", Usage: "publish as owner `ID`, which NATS permissions may ask for; --as does that and more", Validator: idCheck("owner")},
 		&cli.StringFlag{Name: "priority", Usage: "`LEVEL`: high or low", Validator: checkPriority},
 		&cli.StringSliceFlag{Name: "label", Usage: "label `K=V`; may be repeated"},
 		&cli.StringFlag{Name: "id", Usage: "job `ID`; the same id in the same session is the same job", Validator: idCheck("id")},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,10 @@ func (s submitted) key() events.Job { return events.Job{Session: s.Session, ID: 
 // submit publishes a job. What is wrong with it is said before anything is
 // sent.
 func (c *conn) submit(ctx context.Context, cmd *cli.Command, kind jobs.Kind, p jobs.Payload) (submitted, error) {
+	owner := cmd.String("owner")
+	if owner != "" && c.owner != "" && owner != c.owner {
+		return submitted{}, usagef(cmd, "--owner %s is not the owner of --as (SANDJET_OWNER), %s: leave one out", owner, c.owner)
+	}
 	priority, err := jobs.ParsePriority(cmd.String("priority"))
 	if err != nil {
 		return submitted{}, &usageErr{cmd: cmd, err: err}
@@ -35,7 +40,7 @@ func (c *conn) submit(ctx context.Context, cmd *cli.Command, kind jobs.Kind, p j
 	// Publishing again is safe, but not for ever: a person waits.
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not stored within %s; publisher doctor looks for the cause", c.timeout))
 	defer cancel()
-	got, err := c.jobs.Publish(ctx, kind, p, jobs.PublishOptions{Priority: priority, Owner: cmd.String("owner")})
+	got, err := c.jobs.Publish(ctx, kind, p, jobs.PublishOptions{Priority: priority, Owner: cmp.Or(owner, c.owner)})
 	if err != nil {
 		return submitted{}, refused(kind, err)
 	}

@@ -187,7 +187,7 @@ func (w *watch) cancel(ctx context.Context) error {
 		JobRequest: query.JobRequest{Session: w.job.Session, Job: w.job.ID},
 		Reason:     interruptReason,
 	})
-	if errors.Is(err, query.ErrNoWorker) {
+	if errors.Is(err, query.ErrNoWorker) && w.conn.owner == "" { // owners may write no events
 		err = w.conn.log.Cancel(ctx, w.job, events.CancelRequested{Reason: interruptReason, By: "publisher"})
 	}
 	return err
@@ -201,9 +201,9 @@ func (w *watch) answered(err error) {
 	}
 }
 
-// hint tells a person who waits for nothing.
+// hint tells a person who waits for nothing. It asks what an owner may ask too.
 func (w *watch) hint(ctx context.Context) {
-	if _, err := w.conn.ask.Stats(ctx); errors.Is(err, query.ErrNoWorker) {
+	if _, err := w.conn.ask.Session(ctx, query.SessionRequest{Session: w.job.Session}); errors.Is(err, query.ErrNoWorker) {
 		w.app.note("no worker answers; job %s stays in the queue until one comes", w.job.ID)
 	}
 }

@@ -32,6 +32,10 @@ func (e *Error) Error() string {
 // does not exist, or belongs to somebody else.
 func IsNotFound(err error) bool { return hasCode(err, CodeNotFound) }
 
+// IsForbidden reports whether err is a worker's word that the question is not an owner's
+// to ask.
+func IsForbidden(err error) bool { return hasCode(err, CodeForbidden) }
+
 // IsConflict reports whether err is a worker's word that the thing is not in a
 // state that allows what was asked.
 func IsConflict(err error) bool { return hasCode(err, CodeConflict) }
