@@ -51,7 +51,8 @@ type call struct {
 	method  string
 	path    string // "{id}" in it is the sandbox
 	query   url.Values
-	body    any // encoded as JSON; nil sends none
+	body    any      // encoded as JSON; nil sends none
+	secrets []string // what of it no error may hold
 	timeout time.Duration
 	ok      []int // statuses that mean success
 }
@@ -75,7 +76,7 @@ func (c *Client) do(ctx context.Context, call call, out any) (status int, header
 	if err != nil {
 		return 0, nil, &Error{Op: call.op, Sandbox: call.sandbox, Err: err}
 	}
-	x := exchange{op: call.op, sandbox: call.sandbox, secrets: []string{key}, ok: call.ok, admit: c.cfg.Admit}
+	x := exchange{op: call.op, sandbox: call.sandbox, secrets: append(call.secrets, key), ok: call.ok, admit: c.cfg.Admit}
 	res, err := x.do(c.api, req)
 	if err != nil {
 		return statusOf(err), nil, err

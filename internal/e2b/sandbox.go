@@ -3,9 +3,11 @@ package e2b
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -128,6 +130,25 @@ func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) err
 	_, _, err = c.do(ctx, call{
 		op: op, sandbox: id, method: http.MethodPost, path: "/sandboxes/{id}/timeout",
 		body: timeoutBody{secs}, timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
+	}, nil)
+	return err
+}
+
+// SetNetwork replaces a running sandbox's rules for what goes out. Header values are
+// taken out of errors, should the server send them back. It may be repeated.
+func (c *Client) SetNetwork(ctx context.Context, id string, n NetworkUpdate) error {
+	if n.Rules == nil {
+		n.Rules = map[string][]NetworkRule{}
+	}
+	var secrets []string
+	for _, rules := range n.Rules {
+		for _, r := range rules {
+			secrets = slices.AppendSeq(secrets, maps.Values(r.Transform.Headers))
+		}
+	}
+	_, _, err := c.do(ctx, call{
+		op: "network", sandbox: id, method: http.MethodPut, path: "/sandboxes/{id}/network",
+		body: n, secrets: secrets, timeout: c.cfg.Timeouts.Change, ok: []int{http.StatusNoContent},
 	}, nil)
 	return err
 }

@@ -107,6 +107,29 @@ func TestSetTimeout(t *testing.T) {
 	require.NoError(t, c.SetTimeout(t.Context(), testID, 5*time.Minute))
 }
 
+func TestSetNetwork(t *testing.T) {
+	t.Parallel()
+	allow := true
+	full := e2b.NetworkUpdate{
+		AllowOut: []string{"example.com"}, DenyOut: []string{"0.0.0.0/0"}, AllowInternet: &allow,
+		Rules: map[string][]e2b.NetworkRule{"example.com": {{Transform: e2b.NetworkTransform{Headers: map[string]string{"Authorization": "Basic c2VjcmV0"}}}}},
+	}
+	c := cloud(t, want(t, "PUT", "/sandboxes/"+testID+"/network",
+		`{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"],"allow_internet_access":true,"rules":{"example.com":[{"transform":{"headers":{"Authorization":"Basic c2VjcmV0"}}}]}}`, 204, ""), withSpec(t))
+	require.NoError(t, c.SetNetwork(t.Context(), testID, full))
+
+	c = cloud(t, want(t, "PUT", "/sandboxes/"+testID+"/network", `{"rules":{}}`, 204, ""), withSpec(t))
+	require.NoError(t, c.SetNetwork(t.Context(), testID, e2b.NetworkUpdate{}), "an empty object clears, also where what is left out stays")
+
+	c = cloud(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(400)
+		_, _ = w.Write([]byte(`{"code":400,"message":"no such header: Basic c2VjcmV0"}`))
+	})
+	err := c.SetNetwork(t.Context(), testID, full)
+	require.ErrorIs(t, err, e2b.ErrInvalid)
+	require.NotContains(t, err.Error(), "c2VjcmV0")
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := cloud(t, want(t, "GET", "/sandboxes/"+testID+"/metrics?end=1800000060&start=1800000000", "", 200,

@@ -32,6 +32,29 @@ type Network struct {
 	MaskRequestHost    string   `json:"maskRequestHost,omitempty"`
 }
 
+// NetworkUpdate is the body of PUT /sandboxes/{id}/network. It replaces what was
+// there: a field left out is cleared.
+type NetworkUpdate struct {
+	AllowOut      []string `json:"allowOut,omitempty"`
+	DenyOut       []string `json:"denyOut,omitempty"`
+	AllowInternet *bool    `json:"allow_internet_access,omitempty"`
+	// Rules are by domain. They are always sent, nil as an empty object: servers that
+	// keep what is left out clear them too.
+	Rules map[string][]NetworkRule `json:"rules"`
+}
+
+// NetworkRule changes requests on their way out of the sandbox.
+type NetworkRule struct {
+	Transform NetworkTransform `json:"transform"`
+}
+
+// NetworkTransform is what a rule does.
+type NetworkTransform struct {
+	// Headers are added, or replace what the sandbox sent under the same name. What is
+	// in them the sandbox never sees.
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
 // Sandbox is the answer to create, connect and resume.
 type Sandbox struct {
 	SandboxID          string  `json:"sandboxID"`
