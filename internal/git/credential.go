@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"strings"
@@ -44,6 +45,9 @@ func (c Credential) LogValue() slog.Value { return slog.StringValue(c.String()) 
 // MarshalJSON hides the credential.
 func (c Credential) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + `"`), nil }
 
+// User is the name that goes with the password.
+func (c Credential) User() string { return cmp.Or(c.Username, defaultUsername) }
+
 // check returns what keeps the credential from being used with a remote. It does
 // not repeat any of it.
 func (c Credential) check(r Remote) error {
@@ -70,11 +74,7 @@ func (c Credential) payload(r Remote) (p payload, host string) {
 		p.add("key", key)
 		p.add("known_hosts", known)
 	case r.Scheme != "ssh" && c.Password != "":
-		user := c.Username
-		if user == "" {
-			user = defaultUsername
-		}
-		p.add("username", user)
+		p.add("username", c.User())
 		p.add("password", c.Password)
 	}
 	return p, "protocol=" + r.Scheme + ",host=" + r.Host

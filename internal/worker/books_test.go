@@ -3,6 +3,7 @@ package worker_test
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,7 +123,11 @@ func TestAuditOfARepository(t *testing.T) {
 	e := run("one", jobs.PushSandbox)
 	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
 	all := g.records("s-one")
-	require.Equal(t, []string{"create ok", "clone ok", "run ok", "commit ok", "push ok", "pull_request.create ok"}, actions(all))
+	require.Equal(t, []string{
+		"create ok", "egress_rule.set ok", "egress_rule.clear ok", "clone ok", "run ok", "commit ok",
+		"egress_rule.set ok", "egress_rule.clear ok", "push ok", "pull_request.create ok",
+	}, actions(all))
+	all = slices.DeleteFunc(all, func(r audit.Record) bool { return strings.HasPrefix(r.Action, "egress_rule.") })
 	for _, r := range all {
 		require.Equal(t, []string{"me", "one"}, []string{r.Owner, r.Job}, r.Action)
 	}
@@ -144,11 +149,11 @@ func TestAuditOfARepository(t *testing.T) {
 
 	e = run("two", jobs.PushHost)
 	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
-	require.Equal(t, []string{"create ok", "clone ok", "run ok", "commit ok", "push_host ok", "pull_request.update ok"}, actions(g.records("s-two")))
+	require.Equal(t, []string{"create ok", "egress_rule.set ok", "egress_rule.clear ok", "clone ok", "run ok", "commit ok", "push_host ok", "pull_request.update ok"}, actions(g.records("s-two")))
 	// Nothing to commit is nothing done.
 	block := g.block()
 	require.Equal(t, events.Succeeded, g.follow(g.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s-three"}, Repo: block, Argv: []string{"true"}})).Kind)
-	require.Equal(t, []string{"create ok", "clone ok", "run ok"}, actions(g.records("s-three")))
+	require.Equal(t, []string{"create ok", "egress_rule.set ok", "egress_rule.clear ok", "clone ok", "run ok"}, actions(g.records("s-three")))
 	// What is refused is on record too.
 	block = g.block()
 	refused := g.follow(g.publish(jobs.TaskRun, &jobs.Run{

@@ -113,7 +113,7 @@ func DefaultConfig() Config {
 		ResumeTimeout:  time.Minute,
 
 		Git: GitConfig{
-			Committer: git.Person{Name: "Sandjet", Email: "noreply@sandjet.dev"}, PushMode: jobs.PushSandbox, Mirrors: "/opt/mirrors", PullRate: pullRate, Patience: 30 * time.Minute,
+			Committer: git.Person{Name: "Sandjet", Email: "noreply@sandjet.dev"}, PushMode: jobs.PushSandbox, Credential: CredentialAuto, Mirrors: "/opt/mirrors", PullRate: pullRate, Patience: 30 * time.Minute,
 		},
 	}
 }

@@ -104,7 +104,7 @@ func repoKills() (kills []repoKill) {
 	for _, n := range []int{1, 3, 4, 7, 9, 11, 12} {
 		kills = append(kills, repoKill{jobs.PushSandbox, "events.step=crash@" + strconv.Itoa(n)})
 	}
-	for _, r := range []string{"github.open=error", "github.label=crash", "github.list=lost", "events.progress=crash", "events.step=lost@8"} {
+	for _, r := range []string{"e2b.network=crash@1", "e2b.network=lost@2", "e2b.network=error@3", "e2b.network=crash@4", "github.open=error", "github.label=crash", "github.list=lost", "events.progress=crash", "events.step=lost@8"} {
 		kills = append(kills, repoKill{jobs.PushSandbox, r})
 	}
 	for _, n := range []int{1, 2, 4} {

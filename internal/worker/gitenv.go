@@ -41,6 +41,7 @@ func (e *env) git(c *GitConfig) {
 	c.SSHKey = e.sshKey("WORKER_GIT_SSH_KEY_FILE")
 	c.KnownHosts = e.knownHosts("WORKER_GIT_KNOWN_HOSTS_FILE")
 	e.choice("WORKER_GIT_PUSH_MODE", &c.PushMode, jobs.PushSandbox, jobs.PushHost)
+	e.choice("WORKER_GIT_CREDENTIAL", &c.Credential, CredentialAuto, CredentialFile)
 	read(e, "WORKER_GIT_MIRRORS", &c.Mirrors, "a directory in the sandbox such as /opt/mirrors, or off", func(s string) (string, bool) {
 		if s == "off" {
 			return "", true

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/git"
@@ -27,6 +28,7 @@ type GitConfig struct {
 	SSHKey     []byte     // WORKER_GIT_SSH_KEY_FILE: deploy key for ssh addresses
 	KnownHosts []byte     // WORKER_GIT_KNOWN_HOSTS_FILE: pinned host keys; empty is github.com's
 	PushMode   string     // WORKER_GIT_PUSH_MODE: sandbox or host; a job may only narrow it
+	Credential string     // WORKER_GIT_CREDENTIAL: how a sandbox gets a token: auto or file
 	Mirrors    string     // WORKER_GIT_MIRRORS: directory in the sandbox with mirrors, <host>/<path>.git
 	// WORKER_GIT_PATIENCE: how long a git server may be out of reach before that spends
 	// an attempt, and how long git may say nothing before it is ended.
@@ -49,6 +51,16 @@ type gitSide struct {
 	hub  *github.Forge // nil where there is no credential for GitHub
 	view *store.Store
 	log  *slog.Logger
+	// plain are the templates whose sandboxes get credentials by file alone, since
+	// a header did not help.
+	plain sync.Map
+}
+
+// remember has a template's sandboxes get credentials by file from now on.
+func (g *gitSide) remember(template string) {
+	if _, known := g.plain.LoadOrStore(template, true); !known {
+		g.log.Info("header rules do not reach the git server: credentials go by file", "template", template)
+	}
 }
 
 func newGitSide(cfg GitConfig, view *store.Store, log *slog.Logger) (*gitSide, error) {

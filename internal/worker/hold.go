@@ -42,6 +42,7 @@ type hold struct {
 	ahead   int    // sessions before this one in the line for a slot
 	why     string // the word of a waiting event; empty is by the class
 	between bool   // at a step of a repo block at which no command runs
+	window  window // of a credential for git, in E2B's rules
 	running bool   // the command was begun or joined here, and has not been seen to end
 	// unanswered is from when on a server out of reach has not answered.
 	unanswered time.Time

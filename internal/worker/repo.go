@@ -34,6 +34,7 @@ type repoRun struct {
 	session known // of the sandbox; zero where none is needed any more
 	box     *box
 	found   bool // the server had the branch before
+	plain   bool // the credential goes by file
 
 	mu   sync.Mutex
 	told time.Time // when progress was told last
@@ -246,9 +247,18 @@ func (r *repoRun) forge() (*github.Forge, error) {
 	return r.w.git.forge(r.chosen)
 }
 
-// do does one operation of git's in the sandbox, again if the way to the sandbox
-// breaks off, and once more with a new token if the server does not take the first.
+// lender gives an operation its credential; back takes it away again.
+type lender func(context.Context, git.Credential) (lent git.Credential, back func() error, err error)
+
+// do does one operation of git's in the sandbox.
 func (r *repoRun) do(ctx context.Context, a github.Access, op func(context.Context, *git.Work) error) error {
+	return r.try(ctx, a, r.lend, op)
+}
+
+// try does an operation of git's: again if the way to the sandbox breaks off, once more
+// with the credential in a file if the server does not take it otherwise, and once more
+// with a new token if it does not take the first.
+func (r *repoRun) try(ctx context.Context, a github.Access, lend lender, op func(context.Context, *git.Work) error) error {
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval, pace.MaxElapsedTime = 200*time.Millisecond, 10*time.Second, 0
 	begun, dropped := time.Now(), false
@@ -257,19 +267,31 @@ func (r *repoRun) do(ctx context.Context, a github.Access, op func(context.Conte
 		if err != nil {
 			return err
 		}
+		lent, back, err := lend(ctx, c)
+		if err != nil {
+			return err
+		}
 		attended, leave := r.attend(ctx, a)
-		err = op(attended, r.work(c))
+		err = op(attended, r.work(lent))
 		silent := errors.Is(context.Cause(attended), errSilent)
 		leave()
+		notBack := back()
 		switch {
 		case err == nil:
-			return nil
+			if r.plain {
+				r.w.git.remember(r.session.Template)
+			}
+			return notBack
 		case ctx.Err() != nil:
 			r.halt()
 			return context.Cause(ctx)
 		case silent:
 			r.halt()
 			return errSilent
+		case lent.Password != c.Password && barred(err):
+			r.plain = true
+			r.log.Info("the server did not take the credential by header: tried by file", "remote", r.remote.Address(), "err", err)
+			continue
 		case errors.Is(err, git.ErrAuth) && !dropped && c.Password != "" && r.block.Credential == "" && r.w.git.hub != nil && r.w.git.hub.Drop(c):
 			dropped = true
 			continue

@@ -154,7 +154,11 @@ func (r *repoRun) push(ctx context.Context) (string, error) {
 	if r.fromHost() {
 		action = "push_host"
 	}
-	err = r.do(ctx, access, func(ctx context.Context, w *git.Work) (err error) {
+	lend := r.lend
+	if r.fromHost() {
+		lend = keep
+	}
+	err = r.try(ctx, access, lend, func(ctx context.Context, w *git.Work) (err error) {
 		if r.fromHost() {
 			p, err = r.pushHost(ctx, w, opts)
 		} else {

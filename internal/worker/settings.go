@@ -80,6 +80,7 @@ func Settings() []Setting {
 		{"WORKER_GIT_SIGNING_KEY_FILE", "git-signing-key-file", "FILE", "private SSH key that signs the commits", ""},
 		{"WORKER_GIT_SSH_KEY_FILE", "git-ssh-key-file", "FILE", "deploy key for ssh addresses", ""},
 		{"WORKER_GIT_KNOWN_HOSTS_FILE", "git-known-hosts-file", "FILE", "pinned host keys for ssh addresses", "github.com's"},
+		{"WORKER_GIT_CREDENTIAL", "git-credential", "WAY", "how git gets tokens: auto (by header, else file) or file", "auto"},
 		{"WORKER_GIT_PUSH_MODE", "git-push-mode", "MODE", "sandbox, or host: pushes are made by the worker", "sandbox"},
 		{"WORKER_GIT_MIRRORS", "git-mirrors", "DIR", "where the template has mirrors, or off", "/opt/mirrors"},
 		{"WORKER_GIT_PATIENCE", "git-patience", "DURATION", "longest silence of a git server before an attempt is spent", "30m"},

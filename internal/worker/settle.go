@@ -94,6 +94,7 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 		return h.giveUp(err)
 	}
 	h.hush(ctx, out)
+	h.shut(ctx)
 	h.booked(ctx)
 	out.Reason = h.masking.text(out.Reason)
 	out.Masked = out.Masked || h.masking.found.Load()
