@@ -213,7 +213,7 @@ func TestUnique(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		take := func(session, job string, ttl time.Duration) (string, bool) {
-			holder, ok, err := s.Unique(ctx, "nightly {of} all", session, job, ttl)
+			holder, ok, err := s.Unique(ctx, "", "nightly {of} all", session, job, ttl)
 			require.NoError(t, err)
 			return holder, ok
 		}
@@ -225,10 +225,23 @@ func TestUnique(t *testing.T) {
 		require.False(t, ok)
 		require.Equal(t, "s/j", holder)
 
-		require.NoError(t, s.ReleaseUnique(ctx, "nightly {of} all", "s", "j2"))
+		for _, owner := range []string{"ann", "bob"} { // have keys of their own
+			_, ok, err := s.Unique(ctx, owner, "nightly {of} all", "s", "of-"+owner, long)
+			require.NoError(t, err)
+			require.True(t, ok, owner)
+			holder, ok, err := s.Unique(ctx, owner, "nightly {of} all", "s", "j", long)
+			require.NoError(t, err)
+			require.False(t, ok, owner)
+			require.Equal(t, "s/of-"+owner, holder)
+			require.NoError(t, s.ReleaseUnique(ctx, owner, "nightly {of} all", "s", "of-"+owner))
+			_, ok, err = s.Unique(ctx, owner, "nightly {of} all", "s", "j", long)
+			require.NoError(t, err)
+			require.True(t, ok, owner)
+		}
+		require.NoError(t, s.ReleaseUnique(ctx, "", "nightly {of} all", "s", "j2"))
 		_, ok = take("s", "j2", long)
 		require.False(t, ok, "j2 gave back what it had not")
-		require.NoError(t, s.ReleaseUnique(ctx, "nightly {of} all", "s", "j"))
+		require.NoError(t, s.ReleaseUnique(ctx, "", "nightly {of} all", "s", "j"))
 		_, ok = take("s", "j2", time.Millisecond)
 		require.True(t, ok)
 		soon(t, func() bool { _, ok := take("s", "j3", long); return ok }, "the key of a dead job blocks for ever")

@@ -36,7 +36,8 @@ import (
 //	sandjet:{g}:lanes           string  the filling by which the lanes are known
 //	sandjet:{g}:tide:<durable>  hash    w, s -> consumer and stream sequence up to which all deliveries are marked
 //	sandjet:{g}:early:<durable> zset    "<consumer seq>:<stream seq>" -> consumer sequence: marks behind a gap
-//	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key; expires
+//	sandjet:{u:<hash>}          string  "<session>/<job>" that holds a unique key of the jobs without an owner; expires
+//	sandjet:{u:<owner>:<hash>}  string  the same of a proven owner's
 //	sandjet:{jobs}:view         hash    "<session>/<job>" -> "<seq> <ms of put> <origin> <json>"
 //	sandjet:{jobs}:order        zset    "<session>/<job>" -> origin sequence
 //	sandjet:{jobs}:of:<session> zset    job -> origin sequence
@@ -84,8 +85,11 @@ func (k keys) line() []string {
 }
 
 // unique hashes the caller's key: it may hold anything, at any length.
-func (k keys) unique(key string) string {
+func (k keys) unique(owner, key string) string {
 	sum := sha256.Sum256([]byte(key))
+	if owner != "" {
+		return k.prefix + "{u:" + owner + ":" + hex.EncodeToString(sum[:16]) + "}"
+	}
 	return k.prefix + "{u:" + hex.EncodeToString(sum[:16]) + "}"
 }
 

@@ -12,11 +12,12 @@ var (
 )
 
 // Unique takes a unique key for a job, or extends it if the job has it. ok is
-// false if another job has it; holder is that job, as "<session>/<job>". The
+// false if another job has it; holder is that job, as "<session>/<job>". Each owner
+// has keys of his own, and so have the jobs without one. The
 // caller who finds in the log that the holder has ended releases it for him.
-func (s *Store) Unique(ctx context.Context, key, session, job string, ttl time.Duration) (holder string, ok bool, err error) {
+func (s *Store) Unique(ctx context.Context, owner, key, session, job string, ttl time.Duration) (holder string, ok bool, err error) {
 	self := member(session, job)
-	cmd := uniqueTakeScript.eval(ctx, 1, s.keys.unique(key), self, ms(ttl))
+	cmd := uniqueTakeScript.eval(ctx, 1, s.keys.unique(owner, key), self, ms(ttl))
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return "", false, wrap("take unique key", err)
 	}
@@ -25,9 +26,9 @@ func (s *Store) Unique(ctx context.Context, key, session, job string, ttl time.D
 }
 
 // ReleaseUnique gives a unique key back if the job has it.
-func (s *Store) ReleaseUnique(ctx context.Context, key, session, job string) error {
+func (s *Store) ReleaseUnique(ctx context.Context, owner, key, session, job string) error {
 	return wrap("release unique key",
-		s.flush.do1(ctx, uniqueDropScript.eval(ctx, 1, s.keys.unique(key), member(session, job))))
+		s.flush.do1(ctx, uniqueDropScript.eval(ctx, 1, s.keys.unique(owner, key), member(session, job))))
 }
 
 // member names a job in keys of the fleet; split is the way back.

@@ -396,12 +396,13 @@ func (h *hold) expired() error {
 	return faultf(jobs.ClassExpired, "waited past %s", h.d.ExpiresAt().UTC().Format(time.RFC3339))
 }
 
-// unique sees to it that of the jobs with one key only one is alive.
+// unique sees to it that of an owner's jobs with one key only one is alive. Other owners'
+// have other keys: none may block another, or learn of his jobs.
 func (h *hold) unique() error {
 	if h.d.Unique == "" {
 		return nil
 	}
-	holder, ok, err := h.w.view.Unique(h.ctx, h.d.Unique, h.d.Session, h.d.ID, uniqueLease)
+	holder, ok, err := h.w.view.Unique(h.ctx, h.vouched(), h.d.Unique, h.d.Session, h.d.ID, uniqueLease)
 	if err != nil {
 		return fmt.Errorf("look at the unique key: %w", err)
 	}

@@ -320,6 +320,52 @@ func TestEphemeralSessionsAreTheirOwners(t *testing.T) {
 	w.state("alone", session.Destroyed)
 }
 
+// An owner's unique keys are his own: nobody else blocks them, or is told who holds them.
+// What names an owner in its body alone has the keys of nobody.
+func TestUniqueKeysAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	run := func(c jobs.Common) jobs.Payload {
+		c.Unique = "nightly"
+		return &jobs.Run{Common: c, Shell: "echo up; while ! [ -e go ]; do sleep 0.05; done"}
+	}
+	quick := func(c jobs.Common) jobs.Payload {
+		c.Unique = "nightly"
+		return &jobs.Run{Common: c, Argv: []string{"true"}}
+	}
+	all := append([]asker{theOwner}, strangers...)
+	held := map[string]events.Job{}
+	hold := func(a asker, id string) events.Job {
+		return w.publishAs(a.subject, jobs.TaskRun, run(jobs.Common{ID: id, Session: id, Owner: a.body}))
+	}
+	// Those of nobody share one key; the last of all holds it.
+	for i, a := range all {
+		if a.name == "a stranger by body" {
+			continue
+		}
+		held[a.subject] = hold(a, fmt.Sprintf("h%d", i))
+		w.until(held[a.subject], 1)
+	}
+	for _, a := range all {
+		e := w.as(a, jobs.TaskRun, quick, jobs.Common{})
+		require.Equal(t, "duplicate", e.Class, "%s: %+v", a.name, e.Outcome)
+		require.Equal(t, fmt.Sprintf("job %s is alive under the key %q", held[a.subject], "nightly"), e.Reason, a.name)
+	}
+	// Whose job has ended may have the next one, and he alone.
+	job := held["agent-7"]
+	require.Equal(t, events.Succeeded, w.follow(w.publishAs("agent-7", jobs.FileUpload, w.uploadOf("go", job.Session))).Kind)
+	require.Equal(t, events.Succeeded, w.follow(job).Kind)
+	for _, a := range all {
+		e := w.as(a, jobs.TaskRun, quick, jobs.Common{})
+		if a == theOwner {
+			require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+		} else {
+			require.Equal(t, "duplicate", e.Class, a.name)
+		}
+	}
+}
+
 // An owner's jobs are listed for him, and again when Redis was wiped; those that only a
 // body says are his are not.
 func TestOwnersJobsListedAgain(t *testing.T) {

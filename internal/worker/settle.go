@@ -130,7 +130,7 @@ func (h *hold) end(decision jobs.Decision, out events.Outcome) error {
 		v.Outcome, _ = json.Marshal(out) // numbers and strings alone
 	})
 	if h.d.Unique != "" {
-		if err := h.w.view.ReleaseUnique(ctx, h.d.Unique, h.d.Session, h.d.ID); err != nil {
+		if err := h.w.view.ReleaseUnique(ctx, h.vouched(), h.d.Unique, h.d.Session, h.d.ID); err != nil {
 			h.log.Warn("unique key not released", "err", err)
 		}
 	}
