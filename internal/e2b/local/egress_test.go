@@ -419,10 +419,11 @@ func TestEgressRulesStay(t *testing.T) {
 			require.Equal(c, 201, b.call("POST", "/v2"+b.on("/connect"), "").status)
 			require.Equal(c, "GET / [secret] 0\n", b.ok(get), "after a pause with %s", body)
 		}
+		b.setNetwork(keyRule, "newer")
 		require.NoError(c, srv.Close())
 		again := newClient(c.T, start(c.T, cfg))
 		b.client = again
-		require.Equal(c, "GET / [secret] 0\n", b.ok(get), "after a restart")
+		require.Equal(c, "GET / [newer] 0\n", b.ok(get), "after a restart")
 		b.setNetwork(`{"denyOut":["127.0.0.1"]}`)
 		require.Equal(c, "403", b.run("curl -s -o /dev/null -w '%{http_code}' "+plain.URL).stdout.String())
 	})
