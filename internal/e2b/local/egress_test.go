@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -126,6 +127,7 @@ func TestEgressHeaders(t *testing.T) {
 			require.Equal(c, "GET /a?b=%2F;c ["+secret+"] 0\n", b.ok(get+"'/a?b=%2F;c'"), "within, and instead of the client's own")
 			require.Equal(c, "POST /p ["+secret+"] 3000000\n", b.ok("head -c 3000000 /dev/zero | "+get+"/p -T - -X POST"), "a body of no known length")
 			require.Equal(c, "GET /p ["+secret+"] 0\n", b.ok(get+"/p --http1.1"))
+			require.Equal(c, "GET /p ["+secret+"] 0\n", b.ok(get+"/p --proxytunnel"), "http by CONNECT too")
 			b.setNetwork(keyRule, "other")
 			require.Equal(c, "GET / [other] 0\n", b.ok(get))
 			b.setNetwork(`{"allowOut":["127.0.0.1"]}`)
@@ -299,6 +301,114 @@ func TestEgressCutsTunnels(t *testing.T) {
 			require.NotNil(c, finish(st).end, name)
 		}
 	})
+}
+
+// TestEgressLeavesLoopback: a sandbox reaches its own servers as if there was no
+// proxy, even where nothing may go out.
+func TestEgressLeavesLoopback(t *testing.T) {
+	need(t, "python3")
+	eachNetwork(t, Config{}, func(c *client, _ bool) {
+		if !isFile("/usr/bin/python3") {
+			c.Skip("no python3 below /usr, so none in a sandbox")
+		}
+		b := c.create(`{"templateID":"base","allow_internet_access":false}`)
+		b.put("page", "served inside")
+		out := b.ok(`/usr/bin/python3 -u -m http.server --bind 127.0.0.1 0 >log 2>&1 & p=$!
+			until port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' log) && [ -n "$port" ]; do kill -0 $p || exit 1; done
+			curl -sS http://127.0.0.1:$port/page http://localhost:$port/page; kill $p`)
+		require.Equal(c, "served insideserved inside", out)
+	})
+}
+
+// throughProxy is a connection to the proxy of a sandbox on the machine's network.
+func (b *testBox) throughProxy() (c net.Conn, head string, proxy *url.URL) {
+	b.Helper()
+	proxy, err := url.Parse(strings.TrimSpace(b.ok("echo $http_proxy")))
+	require.NoError(b, err)
+	c, err = net.Dial("tcp", proxy.Host)
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = c.Close() })
+	return c, "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.String())) + "\r\n\r\n", proxy
+}
+
+func TestEgressTunnelEndsByHalves(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var server sync.WaitGroup
+	server.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		all, _ := io.ReadAll(c) // to the client's end
+		_, _ = c.Write(append(all, " and back"...))
+		_ = c.Close()
+	})
+	t.Cleanup(func() { _ = l.Close(); server.Wait() })
+	b := newClient(t, start(t, Config{})).create("")
+	c, head, _ := b.throughProxy()
+	_, err = io.WriteString(c, "CONNECT "+l.Addr().String()+" HTTP/1.1\r\nHost: "+l.Addr().String()+"\r\n"+head+"there")
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	const yes = "HTTP/1.1 200 Connection established\r\n\r\n"
+	answer := make([]byte, len(yes))
+	_, err = io.ReadFull(c, answer)
+	require.NoError(t, err)
+	require.Equal(t, yes, string(answer))
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	out, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "there and back", string(out))
+}
+
+// TestEgressTunnelOfOldRules: one that was dialled before an update and comes
+// after it is not opened.
+func TestEgressTunnelOfOldRules(t *testing.T) {
+	t.Parallel()
+	b := newClient(t, start(t, Config{})).create("")
+	b.ok("true")
+	e := b.srv.boxes[b.SandboxID].egress
+	near, far := net.Pipe()
+	old := &tunnel{host: "127.0.0.1", ends: [2]net.Conn{near, far}}
+	require.True(t, e.add(old))
+	e.remove(old)
+	b.setNetwork(keyRule, "secret")
+	require.False(t, e.add(old))
+	old.close()
+}
+
+// TestEgressAnswersFlow: what a server has said is not kept back.
+func TestEgressAnswersFlow(t *testing.T) {
+	t.Parallel()
+	heard := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		_, _ = io.WriteString(w, "a")
+		w.(http.Flusher).Flush()
+		<-heard
+		_, _ = io.WriteString(w, "b")
+	}))
+	t.Cleanup(slow.Close)
+	b := newClient(t, start(t, Config{})).create("")
+	_, _, proxy := b.throughProxy()
+	tr := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }, ResponseHeaderTimeout: patience}
+	t.Cleanup(tr.CloseIdleConnections)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", slow.URL, nil)
+	require.NoError(t, err)
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		close(heard)
+	}
+	require.NoError(t, err)
+	defer res.Body.Close()
+	first := make([]byte, 1)
+	_, err = io.ReadFull(res.Body, first)
+	close(heard)
+	require.NoError(t, err)
+	rest, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, "ab", string(first)+string(rest))
 }
 
 // TestEgressServersAreWhoTheySay: a rule's headers go to nobody else.

@@ -102,4 +102,8 @@ func TestEgressRulesThatAreNone(t *testing.T) {
 	require.NotContains(t, shown, "allow_internet_access")
 	require.Equal(t, 204, c.call("PUT", b.on("/network"), `{}`).status)
 	require.Contains(t, c.call("GET", b.on(""), "").body, `"allowInternetAccess":null`, "an update replaces all")
+
+	in := c.create(`{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"m","allowOut":["8.8.8.8"]}}`)
+	require.Equal(t, 204, c.call("PUT", in.on("/network"), `{"allowPublicTraffic":true}`).status)
+	require.Contains(t, c.call("GET", in.on(""), "").body, `"network":{"allowPublicTraffic":false,"maskRequestHost":"m"}`, "but the way in")
 }
