@@ -7,7 +7,7 @@ import (
 )
 
 // uidBase is added to a sandbox's ids to get the machine's when we are root:
-// its user is then nobody outside.
+// its users, its root too, are then nobody outside.
 const uidBase = 100000
 
 const userID = 1000 // of "user", inside
@@ -38,7 +38,7 @@ func (a accounts) byName(name string) (account, bool) {
 	case "root":
 		u := account{name: "root", home: "/root", uid: -1, gid: -1}
 		if a.mapped {
-			u.uid, u.gid = 0, 0
+			u.uid, u.gid = uidBase, uidBase
 		}
 		return u, true
 	}
@@ -51,7 +51,7 @@ func (a accounts) name(uid uint32) string {
 	switch {
 	case a.mapped && id == uidBase+userID, !a.mapped && id == os.Getuid():
 		return "user"
-	case id == 0:
+	case id == 0, a.mapped && id == uidBase:
 		return "root"
 	}
 	return strconv.Itoa(id)

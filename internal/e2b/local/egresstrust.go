@@ -156,6 +156,14 @@ func (t *trust) downstream() *tls.Config {
 	}
 }
 
+// at is the same trust where its file is seen at another place.
+func (t *trust) at(file string) *trust {
+	if t == nil {
+		return nil
+	}
+	return &trust{file: file, seats: t.seats}
+}
+
 // environment points programs that bring certificates of their own to those of
 // the sandbox.
 func (t *trust) environment(level Isolation) []string {

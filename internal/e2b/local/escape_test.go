@@ -144,6 +144,8 @@ func TestEscapes(t *testing.T) {
 		{"read a file of the machine", "cat " + e.secret},
 		{"read it by /proc/1/root", "cat /proc/1/root" + e.secret},
 		{"read the passwords", "cat /etc/shadow"},
+		{"read keys in the shared /etc", "ls /etc/ssl/private"},
+		{"read what only the machine's root may", "cat /usr/" + e.private},
 		{"read a process outside", fmt.Sprintf("cat /proc/%d/environ", e.pid)},
 		{"find the server's environment", "cat /proc/[0-9]*/environ 2>/dev/null | grep -a " + e.token},
 		{"mount", "mount -t tmpfs x /mnt"},
@@ -179,6 +181,7 @@ func TestEscapes(t *testing.T) {
 // outside is what an escape would reach.
 type outside struct {
 	token, dir, secret string
+	private            string // below /usr, for the machine's root alone
 	pid                int
 	args               map[string]string
 }
@@ -193,6 +196,12 @@ func newOutside(t *testing.T, b *testBox) *outside {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	e.pid = cmd.Process.Pid
+	f, err := os.CreateTemp("/usr/local/lib", "private-*")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.Remove(f.Name()) })
+	_, err = f.WriteString(e.token)
+	require.NoError(t, errors.Join(err, f.Close()))
+	e.private = strings.TrimPrefix(f.Name(), "/usr/")
 	web := httptest.NewServer(nil)
 	t.Cleanup(web.Close)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", "@"+e.token)

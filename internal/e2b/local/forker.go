@@ -13,6 +13,7 @@ type forker struct {
 	fenced bool // the thread has the filter for calls to the kernel
 	work   chan func()
 	done   chan struct{}
+	stage  error // why nothing can be staged; nil where it can
 }
 
 func newForker() *forker {
@@ -21,6 +22,7 @@ func newForker() *forker {
 	go func() {
 		defer close(f.done)
 		runtime.LockOSThread() // and never unlocked: the filter stays with the thread
+		f.stage = openStage()
 		f.fenced = fence() == nil
 		close(ready)
 		for do := range f.work {
@@ -33,13 +35,32 @@ func newForker() *forker {
 
 // start starts a command. It must not be called after close.
 func (f *forker) start(cmd *exec.Cmd) error {
+	return f.startWith(cmd, func() (func() error, error) { return func() error { return nil }, nil })
+}
+
+// startWith starts a command between what do does on the forker's thread and
+// what undoes it. If either fails there is no command.
+func (f *forker) startWith(cmd *exec.Cmd, do func() (undo func() error, err error)) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	err := make(chan error, 1)
-	f.work <- func() { err <- cmd.Start() }
-	return <-err
+	started := make(chan error, 1)
+	f.work <- func() {
+		undo, err := do()
+		if err != nil {
+			started <- err
+			return
+		}
+		err = cmd.Start()
+		if e := undo(); err == nil && e != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			err = e
+		}
+		started <- err
+	}
+	return <-started
 }
 
 func (f *forker) close() {

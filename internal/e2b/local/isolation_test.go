@@ -73,6 +73,51 @@ func TestStrongHoldsRootToo(t *testing.T) {
 	require.Equal(t, "done\n", out)
 }
 
+// TestNobodyOutside: who is root in a sandbox is nobody on the machine, also where
+// the server's directory is closed to nobody.
+func TestNobodyOutside(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("an ordinary user has one id to give")
+	}
+	t.Parallel()
+	for _, level := range levels(t)[1:] {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			dir, outside := t.TempDir(), t.TempDir()+"/file"
+			writeFile(t, outside, "")
+			require.NoError(t, os.Chmod(dir, 0o700))
+			cfg := Config{Isolation: level, DataDir: dir + "/data"}
+			srv, err := Start(t.Context(), cfg)
+			require.NoError(t, err)
+			b := newClient(t, srv).create("")
+			st, err := b.processes().Start(t.Context(), as(ask(b, sh("echo mine >/root/f; echo x >/tmp/f; id -u; exec sleep 100")), "root"))
+			require.NoError(t, err)
+			defer st.Close()
+			for r := (&result{}); r.stdout.String() != "0\n"; r.take(st.Msg().GetEvent()) {
+				require.True(t, st.Receive(), "%v", st.Err())
+			}
+			tree := filepath.Join(dir, "data", b.SandboxID, "root")
+			for name, uid := range map[string]int{"root/f": uidBase, "tmp/f": uidBase, "root": uidBase, "home/user": uidBase + userID} {
+				require.Equal(t, uid, ownerOf(os.Lstat(filepath.Join(tree, name))), name)
+			}
+			holder := b.srv.boxes[b.SandboxID].jail.holder
+			require.Equal(t, uidBase, ownerOf(os.Lstat(fmt.Sprint("/proc/", holder))))
+			require.NoError(t, srv.Close())
+
+			// What a server left for which the two roots were one is taken over.
+			require.NoError(t, os.Symlink(outside, tree+"/root/link"))
+			for _, name := range []string{".", "root", "root/f"} {
+				require.NoError(t, os.Chown(filepath.Join(tree, name), 0, 0))
+			}
+			b.client = newClient(t, start(t, cfg))
+			st, err = b.processes().Start(t.Context(), as(ask(b, sh("cat /root/f; stat -c %U /root/link; echo more >>/root/f")), "root"))
+			require.NoError(t, err)
+			require.Equal(t, "mine\nroot\n", finish(st).stdout.String())
+			require.Equal(t, 0, ownerOf(os.Stat(outside)))
+		})
+	}
+}
+
 // TestPreloadStaysInside: what leads a command in runs with the server's rights
 // and must not take the client's environment.
 func TestPreloadStaysInside(t *testing.T) {

@@ -74,11 +74,15 @@ func (j *jail) start(theirs *os.File) error {
 		return fmt.Errorf("pipe: %w", err)
 	}
 	defer info.Close()
+	root, trust, start := j.root, j.trust, j.forks.start
+	if j.users.mapped && j.level != None {
+		root, trust, start = stagedRoot, trust.at(stagedTrust), j.stage
+	}
 	switch j.level {
 	case Strong:
-		j.cmd = bwrapCommand(j.root, j.users, j.ownNetwork(j.level), j.trust)
+		j.cmd = bwrapCommand(root, j.users, j.ownNetwork(j.level), trust)
 	case Basic:
-		j.cmd = namespaceCommand(j.root, j.users, j.trust)
+		j.cmd = namespaceCommand(root, j.users, trust)
 	default:
 		j.cmd = exec.Command("/bin/sh", "-c", hold)
 		j.cmd.Env = []string{"E2B_SANDBOX_ID=" + j.id}
@@ -87,7 +91,7 @@ func (j *jail) start(theirs *os.File) error {
 	var stderr limitedBuffer
 	j.cmd.Stderr = &stderr
 	j.cmd.ExtraFiles = []*os.File{theirs, infoW}
-	err = j.forks.start(j.cmd)
+	err = start(j.cmd)
 	infoW.Close()
 	if err != nil {
 		return err

@@ -57,8 +57,7 @@ func bwrapCommand(root string, users accounts, ownNetwork bool, t *trust) *exec.
 	}
 	script := hold
 	if users.mapped {
-		// Inside, root is the machine's root without its powers; the kernel
-		// lets even that one write to these.
+		// These are the machine's, whoever may write to them.
 		script = installSudo + hold
 		args = append(args, "--ro-bind-try", "/proc/sys", "/proc/sys", "--ro-bind-try", "/proc/sysrq-trigger", "/proc/sysrq-trigger")
 	} else {
@@ -92,13 +91,13 @@ func devices(users accounts) []string {
 	return append(args, "--symlink", "/proc/self/fd", "/dev/fd", "--dir", "/dev/shm", "--tmpfs", "/dev/shm")
 }
 
-// mapUsers makes the command's user namespace: root inside is root without
-// powers outside, user inside is an id outside that owns nothing.
+// mapUsers makes the command's user namespace: root and user inside are ids
+// outside that own nothing but the sandbox's files.
 func mapUsers(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWUSER
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: userID, HostID: uidBase + userID, Size: 1}}
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase, Size: 1}, {ContainerID: userID, HostID: uidBase + userID, Size: 1}}
 	a.GidMappings = []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: 5, HostID: 5, Size: 1}, // tty, for /dev/pts
+		{ContainerID: 0, HostID: uidBase, Size: 1}, {ContainerID: 5, HostID: 5, Size: 1}, // tty, for /dev/pts
 		{ContainerID: userID, HostID: uidBase + userID, Size: 1},
 	}
 	a.GidMappingsEnableSetgroups = true
@@ -106,15 +105,18 @@ func mapUsers(a *syscall.SysProcAttr) {
 }
 
 // setUpNamespaces is the script of a basic jail's pid 1. The trees are bound to
-// a staging place first, since either may lie below /tmp or /home.
+// a staging place first, since either may lie below /tmp or /home, or below the
+// place itself.
 const setUpNamespaces = `set -e
+cd "$0"
 mount --make-rprivate /
 for seat in $2; do mount --bind "$1" "$seat"; done
 mount -t tmpfs -o mode=755 stage /mnt
 mkdir /mnt/home /mnt/root /mnt/tmp
-mount --bind "$0/home/user" /mnt/home
-mount --bind "$0/root" /mnt/root
-mount --bind "$0/tmp" /mnt/tmp
+mount -c --bind home/user /mnt/home
+mount -c --bind root /mnt/root
+mount -c --bind tmp /mnt/tmp
+cd /
 if ! [ -d /home/user ]; then mount -t tmpfs -o mode=755 home /home; mkdir /home/user; fi
 mount --bind /mnt/home /home/user
 mount --bind /mnt/root /root

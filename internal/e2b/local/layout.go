@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // etcShared are the parts of the machine's /etc that programs need to run and
@@ -33,6 +34,7 @@ func layout(dir string, users accounts, strong bool) error {
 	l := &layouter{root: root, users: users}
 	user, _ := users.byName("user")
 	l.su, _ = users.byName("root")
+	l.adopt()
 	l.dir(".", 0o755, l.su)
 	l.dir("home", 0o755, l.su)
 	l.dir("home/user", 0o755, user)
@@ -53,6 +55,27 @@ type layouter struct {
 	users accounts
 	su    account
 	err   error
+}
+
+// adopt gives the sandbox's root what was the machine's root's: as it was made,
+// or left by a server for which the two were one.
+func (l *layouter) adopt() {
+	if l.su.uid < 0 || ownerOf(l.root.Lstat(".")) != 0 {
+		return
+	}
+	l.err = fs.WalkDir(l.root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || ownerOf(l.root.Lstat(name)) != 0 {
+			return err
+		}
+		return l.root.Lchown(name, l.su.uid, l.su.gid)
+	})
+}
+
+func ownerOf(st fs.FileInfo, err error) int {
+	if err != nil {
+		return -1
+	}
+	return int(st.Sys().(*syscall.Stat_t).Uid)
 }
 
 // system lays out what a root of its own needs: places to mount on, links as
@@ -123,6 +146,9 @@ func (l *layouter) file(name, text string) {
 	l.noLink(name)
 	if l.err == nil {
 		l.err = l.root.WriteFile(name, []byte(text), 0o644)
+	}
+	if l.err == nil && l.su.uid >= 0 {
+		l.err = l.root.Lchown(name, l.su.uid, l.su.gid)
 	}
 }
 
