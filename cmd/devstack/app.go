@@ -80,6 +80,8 @@ func (a app) e2bCommand() *cli.Command {
 			&cli.IntFlag{Name: "processes", Usage: "let a sandbox have `N` processes, threads counted; -1 is no limit", Value: 1024, Destination: &o.processes},
 			&cli.StringFlag{Name: "network", Usage: "what a sandbox reaches past its egress proxy: `none` but itself, or host, this machine's network with its loopback", Value: "none", Destination: &o.network},
 			&cli.StringFlag{Name: "egress-ca", Usage: "let sandboxes and their egress proxies trust the certificates in `FILE` too, in PEM", Destination: &o.egressCA, TakesFile: true},
+			&cli.StringFlag{Name: "templates", Usage: "build a template of each directory in `DIR` that has a Dockerfile or an e2b.Dockerfile (docs/e2b.md)", Destination: &o.templates, TakesFile: true},
+			&cli.BoolFlag{Name: "strict-templates", Usage: "refuse other names of templates; else they are accepted, and empty", Destination: &o.strict},
 			&cli.BoolFlag{Name: "insecure-no-isolation", Usage: "take an address beyond loopback although sandboxes are not strongly isolated", Destination: &o.insecure},
 			logLevelFlag(&o.logLevel, "warn"),
 		},

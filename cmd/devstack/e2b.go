@@ -19,6 +19,8 @@ type e2bOptions struct {
 	memory                           int64 // MiB
 	processes                        int
 	network, egressCA                string
+	templates                        string
+	strict                           bool
 }
 
 // server opens what the options name. The returned func closes it.
@@ -36,6 +38,10 @@ func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err err
 	}
 	e.NoNetwork, e.EgressCA = o.network == "none", o.egressCA
 	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes}
+	if o.strict && o.templates == "" {
+		return e, closeAll, errors.New("--strict-templates: there are none without --templates DIR")
+	}
+	e.Templates, e.StrictTemplates = o.templates, o.strict
 	if o.latency < 0 {
 		return e, closeAll, fmt.Errorf("--latency %s: want no less than 0", o.latency)
 	}

@@ -3,6 +3,7 @@
 # util-linux and, for repositories, git 2.36 or newer.
 FROM node:22-bookworm
 
+# devstack: skip, since its sandboxes have the programs of the machine.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       ca-certificates git git-lfs openssh-client python3 python3-pip python3-venv \

@@ -38,6 +38,9 @@ type E2BOptions struct {
 	// NoNetwork leaves sandboxes no way out but their egress proxies, see [local.Config].
 	NoNetwork bool
 	EgressCA  string // a file of certificates that these trust too; empty is none
+	// Templates is a directory of recipes; StrictTemplates lets no other name be one.
+	Templates       string
+	StrictTemplates bool
 }
 
 // Stack is the outside systems in one process, all on loopback.
@@ -175,6 +178,7 @@ func (s *Stack) startLoneE2B(ctx context.Context) error {
 	return s.runE2B(ctx, local.Config{
 		Addr: s.opts.E2BAddr, Insecure: o.Insecure, Faults: o.Faults, Latency: o.Latency, Record: o.Record,
 		Limits: o.Limits, NoNetwork: o.NoNetwork, EgressCA: o.EgressCA,
+		Recipes: o.Templates, StrictTemplates: o.StrictTemplates,
 	})
 }
 

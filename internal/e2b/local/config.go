@@ -52,6 +52,11 @@ type Config struct {
 	MaxLength time.Duration
 	// Templates lists the templates that exist; empty means any name does.
 	Templates []string
+	// Recipes is a directory of templates to build at the start: a directory each,
+	// with a Dockerfile. StrictTemplates lets no other name be a template; else
+	// any name is. Empty means none.
+	Recipes         string
+	StrictTemplates bool
 	// Insecure lets the server listen beyond loopback although sandboxes are
 	// not strongly isolated: who reaches it runs commands on this machine.
 	Insecure bool

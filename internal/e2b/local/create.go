@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -110,9 +111,21 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	if from == nil && !s.hasTemplate(q.TemplateID) {
 		return errNoTemplate(q.TemplateID)
 	}
+	base, _, _ := strings.Cut(q.TemplateID, ":")
+	tpl := s.templates[base]
+	if from == nil && tpl != nil {
+		from = tpl.files
+		tpl.apply(&rec)
+	}
 	sb, err := s.begin(r.Context(), rec, from)
 	if err != nil {
 		return err
+	}
+	if tpl != nil && from == tpl.files {
+		if err := tpl.begun(r.Context(), sb); err != nil {
+			sb.kill()
+			return errCreate(fmt.Errorf("start command of template %s: %w", base, err))
+		}
 	}
 	s.log.Debug("sandbox created", "sandbox_id", sb.id())
 	writeJSON(w, http.StatusCreated, answer(sb.snapshot()))
@@ -124,6 +137,12 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 func (s *Server) hasTemplate(name string) bool {
 	base, _, _ := strings.Cut(name, ":")
 	if snapshotForm.MatchString(base) || strings.HasPrefix(base, namespace+"/") {
+		return false
+	}
+	if s.templates[base] != nil {
+		return true
+	}
+	if s.cfg.StrictTemplates {
 		return false
 	}
 	return len(s.cfg.Templates) == 0 || slices.Contains(s.cfg.Templates, base)

@@ -18,7 +18,7 @@ import (
 
 // fileUser is the user of a file transfer: the query's, else the default.
 func (s *sandbox) fileUser(name string) (account, error) {
-	u, ok := s.srv.users.byName(name)
+	u, ok := s.account(name)
 	if !ok {
 		return account{}, failf(http.StatusUnauthorized, "error looking up user '%s': user: unknown user %s", name, name)
 	}

@@ -32,6 +32,8 @@ type record struct {
 	TrafficToken  string            `json:"traffic_token,omitempty"`
 	AllowInternet *bool             `json:"allow_internet,omitempty"`
 	Network       json.RawMessage   `json:"network,omitempty"`
+	User          string            `json:"user,omitempty"`    // the default one; empty is user
+	Workdir       string            `json:"workdir,omitempty"` // the default one; empty is the home
 }
 
 const recordFile = "sandbox.json"

@@ -28,6 +28,7 @@ type Server struct {
 	sudo      bool
 	limits    *limits
 	shelf     *shelf
+	templates map[string]*builtTemplate // by name; not changed after the start
 	listener  net.Listener
 	http      *http.Server
 	closing   chan struct{}
@@ -45,10 +46,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Log, limits: newLimits(cfg), machine: newMachine(cfg),
-		boxes: make(map[string]*sandbox), closing: make(chan struct{}),
+		boxes: make(map[string]*sandbox), templates: make(map[string]*builtTemplate), closing: make(chan struct{}),
 	}
 	s.closeOnce = sync.OnceValue(s.close)
 	if err := s.open(ctx); err != nil {
+		s.tasks.Wait() // of a template that could not be built
 		s.machine.close()
 		return nil, fmt.Errorf("start sandbox server: %w", err)
 	}
@@ -81,6 +83,11 @@ func (s *Server) open(ctx context.Context) (err error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       620 * time.Second,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if err := s.buildTemplates(ctx); err != nil {
+		_ = s.listener.Close()
+		s.removeTemp()
+		return err
 	}
 	for _, sb := range s.all() {
 		s.takeOver(sb)

@@ -29,11 +29,19 @@ func (s *sandbox) userOf(h http.Header) (account, error) {
 		}
 		name, _, _ = strings.Cut(string(b), ":")
 	}
-	u, ok := s.srv.users.byName(name)
+	u, ok := s.account(name)
 	if !ok {
 		return account{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
 	}
 	return u, nil
+}
+
+// account is the user of that name; the empty one is the template's, or user.
+func (s *sandbox) account(name string) (account, bool) {
+	if name == "" {
+		name = s.rec.User // it never changes
+	}
+	return s.srv.users.byName(name)
 }
 
 // expand makes a path absolute as envd does: relative to the user's home, "~"
@@ -61,7 +69,11 @@ func (s *sandbox) command(req *process.StartRequest, h http.Header) (command, er
 		return command{}, err
 	}
 	cfg := req.GetProcess()
-	dir, err := expand(cfg.GetCwd(), u)
+	cwd := cfg.GetCwd()
+	if cwd == "" {
+		cwd = s.rec.Workdir // it never changes
+	}
+	dir, err := expand(cwd, u)
 	if err != nil {
 		return command{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
