@@ -24,7 +24,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 
 	"github.com/stretchr/testify/require"
 
@@ -237,25 +236,24 @@ func (v *verdicts) add(sdk, area string, passed, failed int) {
 	v.all[area][sdk] = [2]int{passed, failed}
 }
 
+// table is the verdicts as docs/e2b.md has them: passed/all.
 func (v *verdicts) table() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "area\t%s\n", strings.Join(sdks, "\t"))
+	fmt.Fprintf(&b, "| area | %s |\n|%s\n", strings.Join(sdks, " | "), strings.Repeat(" --- |", len(sdks)+1))
 	for _, area := range slices.Sorted(maps.Keys(v.all)) {
-		fmt.Fprint(w, area)
+		fmt.Fprintf(&b, "| %s |", area)
 		for _, sdk := range sdks {
 			n, ok := v.all[area][sdk]
 			cell := fmt.Sprintf("%d/%d", n[0], n[0]+n[1])
 			if !ok {
 				cell = "-"
 			}
-			fmt.Fprint(w, "\t", cell)
+			fmt.Fprintf(&b, " %s |", cell)
 		}
-		fmt.Fprintln(w)
+		b.WriteByte('\n')
 	}
-	_ = w.Flush()
 	return b.String()
 }
 
