@@ -17,6 +17,10 @@
 // does nothing if the directory is there, and shows the spools from the two
 // offsets it was given. What the live tail did not show, a ranged read closes.
 //
+// The scripts ask for no more than busybox has, run under dash, bash and busybox,
+// and write below /tmp alone: the home and the rest may be read-only. Where /tmp is
+// too, a run is not begun, and the error says what the sandbox says of it.
+//
 // The files of a run:
 //
 //	pid      the runner's pid and birth, to tell a dead one from a reused pid

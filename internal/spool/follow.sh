@@ -24,7 +24,7 @@ mine=
 if [ -e "$dir" ]; then
 	rm -f "$dir.env" # of a starter that came too late; who runs has read it
 else
-	mkdir -p "${dir%/*}"
+	mkdir -p "${dir%/*}" 2>/dev/null # what it says is no output of the command
 	if command -v setsid >/dev/null 2>&1; then
 		setsid sh -c "$runner" sandjet-run "$dir" "$@" </dev/null >/dev/null 2>&1 &
 	else

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,7 +25,8 @@ var (
 	// the command did is not known.
 	ErrVanished = errors.New("the command's runner vanished")
 	// ErrNotBegun happens when the sandbox could not begin the run at all, for
-	// instance because its disk is full. Joining again is safe.
+	// instance because its disk is full or its /tmp read-only; what the sandbox says
+	// of it follows. Joining again is safe.
 	ErrNotBegun = errors.New("the run could not be begun: the sandbox's disk is full, or something is in the way")
 	// ErrMismatch happens when what was read of an output is not what the
 	// sandbox says the command wrote.
@@ -105,7 +107,7 @@ func (r Run) Join(ctx context.Context, c Command, stdout, stderr *Sink) (Result,
 	switch {
 	case followErr == nil:
 	case errors.As(followErr, &exit) && exit.Code == exitNotBegun:
-		return Result{}, fmt.Errorf("run %s: %w", r.Name, ErrNotBegun)
+		return Result{}, fmt.Errorf("run %s: %w%s", r.Name, ErrNotBegun, r.why(ctx))
 	case errors.As(followErr, &exit) && exit.Code == exitVanished:
 		return Result{}, fmt.Errorf("run %s: %w", r.Name, ErrVanished)
 	default:
@@ -122,6 +124,15 @@ func (r Run) Join(ctx context.Context, c Command, stdout, stderr *Sink) (Result,
 		return Result{}, fmt.Errorf("run %s: stderr: %w", r.Name, err)
 	}
 	return res, nil
+}
+
+// why asks the sandbox what keeps runs from beginning, for the end of an error.
+func (r Run) why(ctx context.Context) string {
+	out, err := r.sh(whyScript, path.Dir(r.dir())).Output(ctx)
+	if err != nil || len(bytes.TrimSpace(out)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %.300s", bytes.Join(bytes.Fields(out), []byte(" ")))
 }
 
 // prime shows a sink what stands before its offset, once; what a broken stream has

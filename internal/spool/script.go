@@ -21,6 +21,9 @@ var cleanSource string
 //go:embed live.sh
 var liveSource string
 
+//go:embed why.sh
+var whySource string
+
 //go:embed keep.sh
 var keepSource string
 
@@ -32,6 +35,7 @@ var (
 	cleanScript  = strip(cleanSource)
 	liveScript   = strip(liveSource)
 	keepScript   = strip(keepSource)
+	whyScript    = strip(whySource)
 )
 
 var commentLine = regexp.MustCompile(`(?m)^\s*#.*\n`)

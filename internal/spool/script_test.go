@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,7 +44,8 @@ type bench struct {
 	t    *testing.T
 	dir  string
 	path string
-	n    int
+	// root is what leads into a root of its own; empty is this machine's.
+	root []string
 }
 
 // withShells runs f for each shell. For busybox every tool is busybox's.
@@ -73,15 +75,69 @@ func withShells(t *testing.T, f func(t *testing.T, b *bench)) {
 			f(t, &bench{t: t, dir: base, path: path})
 		})
 	}
+	for _, shell := range []string{"busybox", "dash"} {
+		t.Run(shell+" alone", func(t *testing.T) {
+			t.Parallel()
+			f(t, &bench{t: t, dir: filepath.Join(t.TempDir(), "runs"), path: "/bin", root: smallRoot(t, shell)})
+		})
+	}
+}
+
+// smallRoot is a system as small as Alpine's: every tool is busybox's, the root and
+// the home are read-only, and there is a /tmp. It returns what leads in.
+func smallRoot(t *testing.T, shell string) []string {
+	t.Helper()
+	for _, tool := range []string{"bwrap", "busybox", shell} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("REQUIRE_REAL") == "1" {
+				t.Fatalf("%s is not installed", tool)
+			}
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	bin := t.TempDir()
+	for _, tool := range []string{"busybox", shell} {
+		from, err := exec.LookPath(tool)
+		require.NoError(t, err)
+		b, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(bin, tool), b, 0o755))
+	}
+	list, err := exec.Command("busybox", "--list").Output()
+	require.NoError(t, err)
+	for _, name := range strings.Fields(string(list)) {
+		_ = os.Symlink("busybox", filepath.Join(bin, name)) // busybox itself is there
+	}
+	sh := filepath.Join(bin, "sh")
+	_ = os.Remove(sh)
+	require.NoError(t, os.Symlink(shell, sh))
+	args := []string{"bwrap", "--die-with-parent", "--ro-bind", bin, "/bin", "--bind", "/proc", "/proc", "--dev", "/dev", "--ro-bind", t.TempDir(), "/home/user",
+		"--bind", os.TempDir(), os.TempDir(), "--chdir", "/", "--setenv", "HOME", "/home/user"}
+	for _, lib := range []string{"/lib", "/lib64", "/usr/lib"} { // of the loader; a static busybox needs none
+		if _, err := os.Stat(lib); err == nil {
+			args = append(args, "--ro-bind", lib, lib)
+		}
+	}
+	args = append(args, "--remount-ro", "/", "--")
+	if out, err := exec.Command(args[0], append(args[1:], "/bin/sh", "-c", "! touch /x && ! touch ~/x")...).CombinedOutput(); err != nil {
+		if os.Getenv("REQUIRE_REAL") == "1" {
+			t.Fatalf("bwrap: %v: %s", err, out)
+		}
+		t.Skipf("bwrap: %v: %s", err, out)
+	}
+	return args
 }
 
 func (b *bench) run(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *bench) sh(ctx context.Context, script string, args ...string) *exec.Cmd {
-	sh, err := exec.LookPath(filepath.Join(strings.Split(b.path, ":")[0], "sh"))
-	require.NoError(b.t, err)
-	cmd := exec.CommandContext(ctx, sh, append([]string{"-c", script, "sandjet"}, args...)...)
+	argv := append(slices.Clone(b.root), filepath.Join(strings.Split(b.path, ":")[0], "sh"), "-c", script, "sandjet")
+	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
 	cmd.Env = []string{"PATH=" + b.path, "HOME=" + b.t.TempDir()}
+	if b.root != nil {
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		cmd.Args = slices.Insert(cmd.Args, len(b.root)-1, "--setenv", "PATH", b.path)
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
