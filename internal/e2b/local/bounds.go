@@ -85,7 +85,7 @@ func (s *Server) InForce() []Hold {
 		egress = "wall: the network rules hold for every program"
 	}
 	if s.forks.fenced {
-		calls = fmt.Sprint("seccomp refuses ", len(refused), " calls to the kernel")
+		calls = fmt.Sprint("seccomp refuses ", len(refused), " calls to the kernel, and all of other architectures")
 	}
 	if s.sudo {
 		sudo = "yes, to a root that is root only in the sandbox"

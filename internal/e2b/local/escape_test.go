@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +57,14 @@ var tries = map[string]func(arg string) error{
 		_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), uintptr(len(attr)))
 		return errnoOf(errno)
 	},
+	"a call by x32's numbers": func(string) error {
+		if runtime.GOARCH != "amd64" {
+			return unix.ENOSYS
+		}
+		_, _, errno := unix.Syscall(0x40000000|unix.SYS_GETPID, 0, 0, 0)
+		return errnoOf(errno)
+	},
+	"a call by i386's numbers": func(string) error { return int80(20) }, // getpid
 	"io_uring": func(string) error {
 		var params [120]byte
 		_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
@@ -77,6 +86,25 @@ var tries = map[string]func(arg string) error{
 		_, err = unix.OpenByHandleAt(int(root.Fd()), unix.NewFileHandle(1, []byte{2, 0, 0, 0, 0, 0, 0, 0}), unix.O_RDONLY)
 		return err
 	},
+}
+
+// int80 makes a call to the kernel as a program of 32 bits does.
+func int80(number byte) error {
+	if runtime.GOARCH != "amd64" {
+		return unix.ENOSYS
+	}
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return err
+	}
+	copy(page, []byte{0xb8, number, 0, 0, 0, 0xcd, 0x80, 0xc3}) // mov eax, number; int 0x80; ret
+	code := &page[0]
+	entry := &code // what a func is: a pointer to a pointer to code
+	call := *(*func() int32)(unsafe.Pointer(&entry))
+	if n := call(); n < 0 {
+		return syscall.Errno(-n)
+	}
+	return nil
 }
 
 func errnoOf(errno syscall.Errno) error {
