@@ -127,6 +127,8 @@ func TestAuditOfARepository(t *testing.T) {
 		"create ok", "egress_rule.set ok", "egress_rule.clear ok", "clone ok", "run ok", "commit ok",
 		"egress_rule.set ok", "egress_rule.clear ok", "push ok", "pull_request.create ok",
 	}, actions(all))
+	require.Equal(t, all[0].Target+":127.0.0.1", all[1].Target)
+	require.Equal(t, all[0].Target, all[2].Target)
 	all = slices.DeleteFunc(all, func(r audit.Record) bool { return strings.HasPrefix(r.Action, "egress_rule.") })
 	for _, r := range all {
 		require.Equal(t, []string{"me", "one"}, []string{r.Owner, r.Job}, r.Action)

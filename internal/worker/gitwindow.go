@@ -135,13 +135,13 @@ func (h *hold) rule(ctx context.Context, action string, k known, rules map[strin
 	if n := k.Network; n != nil {
 		update.AllowOut, update.DenyOut, update.AllowInternet = n.AllowOut, n.DenyOut, n.AllowInternet
 	}
+	target := k.SandboxID
+	for host := range rules {
+		target += ":" + host
+	}
 	begun := time.Now()
 	err := h.w.sessions.e2b.SetNetwork(ctx, k.SandboxID, update)
-	rec := h.by(audit.E2B, action, k.SandboxID)
-	for host := range rules {
-		rec.Remote = host
-	}
-	h.w.books.enter(rec, nil, begun, err)
+	h.w.books.enter(h.by(audit.E2B, action, target), nil, begun, err)
 	return err
 }
 
