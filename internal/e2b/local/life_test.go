@@ -188,6 +188,7 @@ func TestRestart(t *testing.T) {
 				r := finish(st)
 				require.Equal(t, "done\n", r.stdout.String(), "%s", r.stderr.String())
 			}
+			_, frozen := sleeps.begin(sh("sleep " + mark))
 			require.Equal(t, 204, c.call("POST", sleeps.on("/pause"), "").status)
 			before := []e2b.SandboxDetail{runs.detail(), sleeps.detail()}
 			require.NoError(t, srv.Close())
@@ -209,6 +210,9 @@ func TestRestart(t *testing.T) {
 			require.Equal(t, 502, sleeps.envd("GET", "/health", "").status)
 			require.Equal(t, 201, c.call("POST", "/v2"+sleeps.on("/connect"), "").status)
 			require.Equal(t, "two", sleeps.envd("GET", "/files?path=f", "").body)
+			require.Empty(t, sleeps.list(), "what the pause kept in memory is gone, as after a reboot")
+			require.Equal(t, connect.CodeNotFound, connect.CodeOf(sleeps.signal(frozen, process.Signal_SIGNAL_SIGKILL)))
+			require.Equal(t, "up\n", sleeps.run("echo up").stdout.String())
 			require.Equal(t, 429, c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`).status, "both count as running")
 		})
 	}
