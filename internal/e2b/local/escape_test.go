@@ -180,6 +180,13 @@ func TestEscapes(t *testing.T) {
 		{"make the system writable", "mount -o remount,rw,bind /usr"},
 		{"write to the system", "touch /usr/local/lib/x"},
 		{"write /proc/sys", "echo x >/proc/sys/kernel/core_pattern"},
+		{"change its network's settings", "echo 1 >/proc/sys/net/ipv4/ip_forward"},
+		{"share the machine's ipc", sameSpace(t, "ipc")},
+		{"share the machine's host name", sameSpace(t, "uts")},
+		{"share the machine's pids", sameSpace(t, "pid")},
+		{"share the machine's users", sameSpace(t, "user")},
+		{"share the machine's mounts", sameSpace(t, "mnt")},
+		{"share the machine's network", sameSpace(t, "net")},
 		{"press a kernel key", "echo h >/proc/sysrq-trigger"},
 		{"make a disk", "mknod /tmp/disk b 254 0"},
 		{"read the kernel's memory", "head -c 1 /proc/kcore"},
@@ -204,6 +211,14 @@ func TestEscapes(t *testing.T) {
 	}
 	e.throughFiles(t, b, report)
 	require.NoError(t, syscall.Kill(e.pid, 0), "who is outside lives")
+}
+
+// sameSpace is a script that succeeds in this process's namespace of a kind.
+func sameSpace(t *testing.T, kind string) string {
+	t.Helper()
+	ours, err := os.Readlink("/proc/self/ns/" + kind)
+	require.NoError(t, err)
+	return `own=$(readlink /proc/self/ns/` + kind + `); echo "$own" >&2; [ "$own" = "` + ours + `" ]`
 }
 
 // outside is what an escape would reach.

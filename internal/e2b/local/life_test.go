@@ -137,6 +137,23 @@ func TestKillLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestKillFindsWhoShedAll: a process with nothing of its sandbox on it but the
+// control group dies too, where there is one.
+func TestKillFindsWhoShedAll(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	if len(c.srv.groups.trees) == 0 {
+		t.Log("NOT PROVEN HERE: this machine lets us make no control groups")
+		return
+	}
+	b := c.create("")
+	mark := "100." + fmt.Sprint(time.Now().UnixNano())
+	require.NoError(t, b.run("env -i setsid -f sleep "+mark+" >/dev/null 2>&1 </dev/null").err)
+	require.Eventually(t, func() bool { return len(withCommand(mark)) == 1 }, patience, patience/1000)
+	require.Equal(t, 204, c.call("DELETE", b.on(""), "").status)
+	require.Eventually(t, func() bool { return len(withCommand(mark)) == 0 }, patience, patience/1000)
+}
+
 // withCommand finds the machine's processes whose command line holds part.
 func withCommand(part string) (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
