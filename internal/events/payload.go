@@ -95,6 +95,7 @@ type Claimed struct {
 	StreamSeq uint64 `json:"stream_seq"`         // that message's sequence
 	Delivery  int    `json:"delivery,omitempty"` // how often the server had delivered that message then
 	Origin    uint64 `json:"origin"`             // the queue sequence the job was published with
+	Owner     string `json:"owner,omitempty"`    // whom the subject proves that it was published on
 	Previous  uint64 `json:"previous,omitempty"`
 	Takeover  bool   `json:"takeover,omitempty"` // the previous holder vanished
 	Crashes   int    `json:"crashes,omitempty"`  // holders in a row that vanished soon after they claimed

@@ -73,7 +73,7 @@ func TestFilledPayloadsAreValid(t *testing.T) {
 			Kind: "task.run", Owner: "o", Subject: "task.run.o", StreamSeq: math.MaxUint64, Exclusive: true, Unique: "k",
 			MaxAttempts: 3, Labels: map[string]string{"a": "b"}, PublishedAt: now, ExpiresAt: now, RunAfter: now,
 		}},
-		{events.KindClaimed, events.Claimed{Worker: "w", Attempt: 1, StreamSeq: 1, Origin: 1, Previous: 1, Takeover: true, Crashes: 1}},
+		{events.KindClaimed, events.Claimed{Worker: "w", Attempt: 1, StreamSeq: 1, Origin: 1, Owner: "o", Previous: 1, Takeover: true, Crashes: 1}},
 		{events.KindStarted, events.Started{Attempt: 1, SandboxID: "i", Generation: 1, Argv: []string{"a"}, Cwd: "/", StdoutOffset: math.MaxInt64}},
 		{events.KindStep, events.Step{Name: "clone", State: events.StepBegun}},
 		{events.KindStep, events.Step{Name: "pull_request", State: events.StepDone, Detail: "7"}},

@@ -12,7 +12,7 @@ const (
 	ClassSilentTimeout  Class = "silent_timeout"  // the command said nothing for silent_timeout
 	ClassCancelled      Class = "cancelled"       // somebody asked for it
 	ClassExpired        Class = "expired"         // it waited longer than expires_in
-	ClassDuplicate      Class = "duplicate"       // another live job has its unique key
+	ClassDuplicate      Class = "duplicate"       // another live job has its unique key, or another owner's job its id
 )
 
 // The job cannot be run as it is.

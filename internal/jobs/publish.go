@@ -41,7 +41,7 @@ type Published struct {
 	Stream       string
 	StreamSeq    uint64
 	// Duplicate is true when the queue had the job already, from an earlier
-	// publication with the same session and id.
+	// publication with the same session and id. Of an owner's it does not say.
 	Duplicate bool
 }
 
@@ -67,8 +67,14 @@ func (p *Publisher) Publish(ctx context.Context, kind Kind, payload Payload, o P
 	if err != nil {
 		return Published{}, fmt.Errorf("publish %s: %w", kind, err)
 	}
-	// An id is unique in its session only, a message id in the whole stream.
-	m.Header.Set(nats.MsgIdHdr, j.Session+"."+j.ID)
+	// An id is unique in its session only, a message id in the whole stream. An owner's
+	// is one that nobody can guess: a message that was stored with it before, by whomever,
+	// would have the server drop this one. The workers know a job again by its own id.
+	id := j.ID
+	if o.Owner != "" {
+		id = NewID()
+	}
+	m.Header.Set(nats.MsgIdHdr, j.Session+"."+id)
 	ack, err := p.pub.Publish(ctx, point.Of("jobs", "publish"), m)
 	if err != nil {
 		return Published{}, fmt.Errorf("publish %s: %w", kind, err)

@@ -55,6 +55,22 @@ func TestPublishSameID(t *testing.T) {
 	require.Equal(t, uint64(2), b.msgs(t, StreamJobs))
 }
 
+// A stranger who knows an owner's session and job, and stores a message with the id that
+// theirs would have, does not keep the owner's out of the queue.
+func TestPublishOfAnOwnerIsNoDuplicate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	b.send(t, "task.run.eve", `{"id":"j1","session":"s7","argv":["x"]}`, nats.MsgIdHdr, "s7.j1")
+	p := NewPublisher(b.pub, "")
+	for n := range 2 { // the workers know that it is one job
+		got, err := p.Publish(t.Context(), TaskRun, &Run{Common: Common{ID: "j1", Session: "s7"}, Argv: []string{"y"}}, PublishOptions{Owner: "ann"})
+		require.NoError(t, err)
+		require.False(t, got.Duplicate)
+		require.Equal(t, "j1", got.Job)
+		require.Equal(t, uint64(n+2), b.msgs(t, StreamJobs))
+	}
+}
+
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})

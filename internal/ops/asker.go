@@ -1,8 +1,6 @@
 package ops
 
 import (
-	"github.com/sandjet/sandjet/internal/events"
-	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/session"
 	"github.com/sandjet/sandjet/internal/store"
 	"github.com/sandjet/sandjet/internal/wire"
@@ -37,12 +35,4 @@ func (a asker) mayView(v store.JobView) bool {
 		return a.may("")
 	}
 	return a.may(v.Owner)
-}
-
-func (a asker) mayJob(ns wire.Namespace, h events.History) bool {
-	addr, _, err := jobs.ParseSubject(ns, h.Accepted.Value.Subject)
-	if err != nil {
-		return a.may("")
-	}
-	return a.may(addr.Owner)
 }

@@ -210,6 +210,33 @@ func TestOwnersMayForestallInTheirSessions(t *testing.T) {
 	require.Nil(t, cancel("said", "own"))
 }
 
+// Of two publications with one id, of which one was accepted and the other one claimed, the
+// claim says whose the job is; one of an older worker does not, and then nobody's it is.
+func TestOwnersOfOneID(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	both := func(id, claims string) {
+		key := events.Job{Session: "s1", ID: id}
+		require.NoError(t, s.facts.Accept(t.Context(), key, events.Accepted{Kind: "task.run", Owner: "eve", Subject: "staging.task.run.eve", StreamSeq: 1, MaxAttempts: 3}))
+		_, err := s.facts.Claim(t.Context(), key, events.Claimed{Worker: "w1", Attempt: 1, StreamSeq: 2, Origin: 2, Owner: claims}, 0)
+		require.NoError(t, err)
+	}
+	both("j1", "ann")
+	both("j2", "")
+	for _, q := range []struct {
+		who, job string
+		sees     bool
+	}{{"ann", "j1", true}, {"eve", "j1", false}, {"ann", "j2", false}, {"eve", "j2", false}, {"", "j1", true}, {"", "j2", true}} {
+		for _, subject := range []string{query.JobGet, query.JobWhy, query.JobCancel} {
+			reply, refused := s.requestAs(q.who, subject, fmt.Sprintf(`{"session":"s1","job":%q}`, q.job))
+			require.Equal(t, q.sees, refused == nil, "%s of %s for %q", subject, q.job, q.who)
+			if q.sees && subject == query.JobGet && q.job == "j1" {
+				require.Contains(t, reply, `"owner":"ann"`)
+			}
+		}
+	}
+}
+
 // What is about all owners is for operators.
 func TestOwnersAskNothingAboutAll(t *testing.T) {
 	t.Parallel()

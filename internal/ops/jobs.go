@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/query"
 	"github.com/sandjet/sandjet/internal/store"
+	"github.com/sandjet/sandjet/internal/wire"
 )
 
 // locate finds a job's history. Without a session it is the one the view knows,
@@ -31,7 +33,7 @@ func (s *Service) locate(ctx context.Context, who asker, req query.JobRequest) (
 	if err != nil {
 		return h, err
 	}
-	if req.Owner != "" && (!h.Accepted.OK() || h.Accepted.Value.Owner != req.Owner) || !who.mayJob(s.Namespace, h) {
+	if req.Owner != "" && (!h.Accepted.OK() || h.Accepted.Value.Owner != req.Owner) || !who.may(Proven(s.Namespace, h)) {
 		h = events.History{Job: key}
 	}
 	if h.Last == 0 && lost != nil {
@@ -85,6 +87,20 @@ func (s *Service) job(ctx context.Context, who asker, req query.JobRequest) (que
 	return JobOf(h), nil
 }
 
+// Proven is the owner whom the subject of a job proves, or "". The claim says so: of two
+// publications with one id the other one may be accepted. One of an older worker does not
+// say it; then its word is the accepted event's, if that is of the same publication.
+func Proven(ns wire.Namespace, h events.History) string {
+	claim, accepted := h.Claimed.Value, h.Accepted.Value
+	if claim.Owner != "" || h.Claimed.OK() && claim.Origin != accepted.StreamSeq {
+		return claim.Owner
+	}
+	if addr, _, err := jobs.ParseSubject(ns, accepted.Subject); err == nil {
+		return addr.Owner
+	}
+	return ""
+}
+
 // JobOf reads a job's state off its history.
 func JobOf(h events.History) query.Job {
 	j := query.Job{Session: h.Job.Session, Job: h.Job.ID, State: string(h.Terminal), AcceptedAt: h.Accepted.Time}
@@ -94,6 +110,7 @@ func JobOf(h events.History) query.Job {
 	}
 	if h.Claimed.OK() {
 		j.Worker, j.Attempt = h.Claimed.Value.Worker, h.Claimed.Value.Attempt
+		j.Owner = cmp.Or(h.Claimed.Value.Owner, j.Owner)
 	}
 	if h.Ended() {
 		j.UpdatedAt = h.Outcome.Time

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/jobs"
+	"github.com/sandjet/sandjet/internal/ops"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/store"
 )
@@ -101,6 +102,7 @@ var (
 	errDuplicate = errors.New("job was published before")
 	errStale     = errors.New("job has moved on to a younger message")
 	errOutrun    = errors.New("the message was delivered again since")
+	errTaken     = errors.New("another owner's job has the id")
 	errCopied    = errors.New("an older message of the job is being worked on")
 )
 
@@ -166,6 +168,9 @@ func (h *hold) inherit() error {
 		if len(past.Foreign) > 0 {
 			h.log.Warn("messages on the job's event subjects are no events: who may publish there besides workers?", "seqs", past.Foreign)
 		}
+		if h.taken(past) {
+			return errTaken
+		}
 		switch stand(past, h.d.Job) {
 		case ended:
 			return errEnded
@@ -218,7 +223,7 @@ func (h *hold) inherit() error {
 // take makes the job's first claim.
 func (h *hold) take(c events.Claimed) error {
 	claim, err := h.w.facts.Claim(h.ctx, h.key, h.sign(c), 0)
-	return h.taken(claim, c.Attempt, err)
+	return h.held(claim, c.Attempt, err)
 }
 
 // succeed makes a claim over what the job's history holds, and nothing newer.
@@ -227,17 +232,53 @@ func (h *hold) succeed(c events.Claimed, past events.History) error {
 		return h.take(c)
 	}
 	claim, err := h.w.facts.Succeed(h.ctx, past, h.sign(c))
-	return h.taken(claim, c.Attempt, err)
+	return h.held(claim, c.Attempt, err)
 }
 
 // sign says in a claim who makes it, and by which message.
 func (h *hold) sign(c events.Claimed) events.Claimed {
 	c.Worker, c.Stream, c.StreamSeq, c.Delivery, c.Origin = h.w.cfg.Name, h.d.Stream, h.d.StreamSeq, h.d.Delivered, h.d.Origin
+	c.Owner = h.vouched()
 	return c
 }
 
-// taken holds on to a claim until it is lost.
-func (h *hold) taken(claim *events.Claim, attempt int, err error) error {
+// taken reports whether the job in the log is another owner's publication: ids are the
+// publishers', and whoever came first has it. The same job that was published once more
+// is its owner's own.
+func (h *hold) taken(past events.History) bool {
+	c := past.Claimed.Value
+	return past.Claimed.OK() && (c.Origin != h.d.Origin || c.Owner != "") && ops.Proven(h.w.cfg.Namespace, past) != h.vouched()
+}
+
+// shelve keeps a job that cannot have its id as a dead letter, without an event: those of
+// its subject are another's. Replayed it has an id of its own. To a stranger the session
+// is not there, whether the id is taken or not.
+func (h *hold) shelve(ctx context.Context) error {
+	l := jobs.DeadLetter{
+		Job: h.d.Job, Class: jobs.ClassDuplicate, Pointer: "/id",
+		Reason: fmt.Sprintf("session %s has a job %s of another owner: publish it with another id, as a replay of this letter does", h.d.Session, h.d.ID),
+	}
+	k, err := h.w.sessions.read(ctx, h.d.Session)
+	if err != nil {
+		h.log.Warn("job with a taken id not shelved yet", "err", err)
+		return h.d.GiveBack(5 * time.Second)
+	}
+	var strange *fault
+	if errors.As(h.ask.mine(k), &strange) {
+		l.Class, l.Pointer, l.Attempts = strange.class, "", 1
+		l.Reason = strange.reason + " (" + strange.class.Says() + ")"
+	}
+	if err := h.w.queue.Dead(ctx, l); err != nil {
+		h.log.Warn("job with a taken id not shelved yet", "err", err)
+		return h.d.GiveBack(5 * time.Second)
+	}
+	h.log.Info("message shelved", "why", errTaken)
+	h.unplace(ctx)
+	return h.d.Ack()
+}
+
+// held holds on to a claim until it is lost.
+func (h *hold) held(claim *events.Claim, attempt int, err error) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
@@ -295,6 +336,8 @@ func (h *hold) decline(err error) error {
 		h.log.Info("message dropped", "why", err)
 		h.unplace(ctx)
 		return h.d.Ack()
+	case errors.Is(err, errTaken):
+		return h.shelve(ctx)
 	case errors.Is(err, errCopied):
 		return h.d.GiveBack(h.w.cfg.AckWait)
 	case errors.Is(err, errOutrun):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -364,6 +365,71 @@ func TestUniqueKeysAreTheirOwners(t *testing.T) {
 			require.Equal(t, "duplicate", e.Class, a.name)
 		}
 	}
+}
+
+// An id that another owner's job has in a session is taken, but the job is not lost: its
+// owner finds it on his shelf and replays it under another id. A stranger to the session is
+// told the same as with an id that is free.
+func TestTakenIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.worker()
+	run := func(id, session string) jobs.Payload {
+		return &jobs.Run{Common: jobs.Common{ID: id, Session: session}, Argv: []string{"true"}}
+	}
+	shelf := func(who string, n int) []query.DeadLetter {
+		var list query.DeadListReply
+		require.Eventually(t, func() bool {
+			list = query.DeadListReply{}
+			w.ask(query.DeadList+"."+who, query.DeadListRequest{}, &list)
+			return len(list.Letters) == n
+		}, eventually, tick, "%s has not %d letters", who, n)
+		return list.Letters
+	}
+	require.Equal(t, events.Succeeded, w.follow(w.publishAs("agent-7", jobs.TaskRun, run("mine", "s7"))).Kind)
+
+	// A stranger was there first.
+	his := w.publishAs("evil", jobs.TaskRun, run("j1", "s7"))
+	require.Equal(t, "not_found", w.follow(his).Class)
+	before := w.history(his)
+	require.Equal(t, "evil", before.Claimed.Value.Owner)
+	w.publishAs("agent-7", jobs.TaskRun, run("j1", "s7"))
+	l := shelf("agent-7", 1)[0]
+	require.Equal(t, "duplicate", l.Class)
+	require.Equal(t, "session s7 has a job j1 of another owner: publish it with another id, as a replay of this letter does", l.Reason)
+	require.Equal(t, before, w.history(his), "something was written to another's job")
+	var again query.DeadReplayReply
+	w.ask(query.DeadReplay+".agent-7", query.DeadRequest{Seq: l.Seq}, &again)
+	require.Equal(t, events.Succeeded, w.follow(events.Job{Session: "s7", ID: again.Job}).Kind)
+	shelf("agent-7", 0)
+
+	// The owner was there first: of jobs that run and that have ended.
+	hold := w.publishAs("agent-7", jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: "runs", Session: "s7"}, Shell: "echo up; while ! [ -e go ]; do sleep 0.05; done"})
+	w.until(hold, 1)
+	for _, who := range []string{"evil", "eve"} {
+		w.publishAs(who, jobs.TaskRun, run("runs", "s7"))
+		w.publishAs(who, jobs.TaskRun, run("mine", "s7"))
+		w.follow(w.publishAs(who, jobs.TaskRun, run("free-"+who, "s7")))
+	}
+	w.publishAs("eve", jobs.TaskRun, run("runs", "s7"))
+	free := func(letters []query.DeadLetter) (words []string) {
+		for _, l := range letters {
+			words = append(words, fmt.Sprint(l.Class, l.Attempts, l.Reason))
+		}
+		slices.Sort(words)
+		return slices.Compact(words)
+	}
+	require.Len(t, free(shelf("eve", 4)), 1, "%v", shelf("eve", 4))
+	require.Len(t, free(shelf("evil", 4)), 1)
+	require.Equal(t, free(shelf("eve", 4)), free(shelf("evil", 4)))
+	require.False(t, w.history(hold).Ended())
+
+	// The same job once more is the same job.
+	w.publishAs("agent-7", jobs.TaskRun, run("mine", "s7"))
+	require.Equal(t, events.Succeeded, w.follow(w.publishAs("agent-7", jobs.FileUpload, w.uploadOf("go", "s7"))).Kind)
+	require.Equal(t, events.Succeeded, w.follow(hold).Kind)
+	w.follow(w.publishAs("agent-7", jobs.TaskRun, run("last", "s7")))
+	shelf("agent-7", 0)
 }
 
 // An owner's jobs are listed for him, and again when Redis was wiped; those that only a

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandjet/sandjet/internal/events"
-	"github.com/sandjet/sandjet/internal/jobs"
 	"github.com/sandjet/sandjet/internal/ops"
 	"github.com/sandjet/sandjet/internal/point"
 	"github.com/sandjet/sandjet/internal/session"
@@ -170,10 +169,9 @@ func (w *Worker) listAgain(ctx context.Context) (bool, error) {
 // better: its word stands, whichever comes first.
 func (w *Worker) viewOf(h events.History) store.JobView {
 	j := ops.JobOf(h)
-	addr, _, err := jobs.ParseSubject(w.cfg.Namespace, h.Accepted.Value.Subject)
 	return store.JobView{
 		Session: j.Session, Job: j.Job, Seq: max(h.Claimed.Seq, 1) - 1, Origin: h.Accepted.Value.StreamSeq,
-		Kind: j.Kind, State: j.State, Owner: j.Owner, Proven: err == nil && addr.Owner != "",
+		Kind: j.Kind, State: j.State, Owner: j.Owner, Proven: ops.Proven(w.cfg.Namespace, h) != "",
 		Labels: j.Labels, Worker: j.Worker, Attempt: j.Attempt, Waiting: j.Waiting,
 		AcceptedAt: h.Accepted.Value.PublishedAt, UpdatedAt: j.UpdatedAt, Class: j.Class, Outcome: j.Outcome,
 	}
