@@ -118,7 +118,7 @@ func TestStalledReadersCostNoMemory(t *testing.T) {
 	a := startAlone(t, best[len(best)-1])
 	b, neighbour := a.create(""), a.create("")
 	rose := a.watchMemory()
-	const readers, blocks = 3, 1000
+	const readers, blocks = 2, 1000
 	var leave []func() error
 	for i := range readers {
 		st, _ := b.begin(sh(fmt.Sprintf(`i=0; while [ $i -lt %d ]; do head -c 1000000 /dev/zero || exit; i=$((i+1)); echo $i >at%d; done`, blocks, i)))
@@ -146,7 +146,7 @@ func TestStalledReadersCostNoMemory(t *testing.T) {
 		require.NoError(t, l())
 	}
 	for i := range readers {
-		require.Eventually(t, func() bool { return at(i) == blocks }, 3*patience, 20*time.Millisecond, "who left holds nobody up")
+		require.Eventually(t, func() bool { return at(i) == blocks }, 6*patience, 20*time.Millisecond, "who left holds nobody up")
 	}
 	require.Less(t, rose(), int64(streams), "what nobody hears is not kept")
 }
