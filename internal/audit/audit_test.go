@@ -85,7 +85,7 @@ func (s *site) write(w *writer, n int) {
 	for i := range n {
 		w.Add(audit.Record{Owner: "o", Session: "s", Job: fmt.Sprintf("j%d", i), System: audit.E2B, Action: "run", Outcome: audit.OK}.WithArgv([]string{"echo", fmt.Sprint(i)}))
 	}
-	require.NoError(s.t, w.Flush(s.t.Context()))
+	require.NoError(s.t, w.Flush(s.t.Context(), "s"))
 }
 
 func (s *site) verify() audit.Report {
@@ -95,7 +95,8 @@ func (s *site) verify() audit.Report {
 	return r
 }
 
-// Processes that write at once: each has its chain, and all is well.
+// Processes that write at once: the records of a session stand in one chain of each, in
+// the order in which they were added, and all is well.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -106,35 +107,55 @@ func TestManyWriters(t *testing.T) {
 		w := s.writer(fmt.Sprintf("w%d", i))
 		wg.Go(func() {
 			var adders sync.WaitGroup
-			for range 5 {
+			for session := range 10 {
 				adders.Go(func() {
-					for range 40 {
-						w.Add(audit.Record{Action: "run", Outcome: audit.OK})
+					for n := range 20 {
+						w.Add(audit.Record{Session: fmt.Sprint(session), Job: fmt.Sprint(n), Action: "run", Outcome: audit.OK})
 					}
 				})
 			}
 			adders.Wait()
 			if i > 0 {
 				w.end()
-			} else if err := w.Flush(context.Background()); err != nil {
-				t.Error(err)
+				return
+			}
+			for session := range 10 {
+				if err := w.Flush(context.Background(), fmt.Sprint(session)); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 	wg.Wait()
 	r := s.verify()
 	require.Empty(t, r.Faults)
-	require.Equal(t, 4*200+3, r.Records)
-	require.Len(t, r.Chains, 4)
+	ends := 0
 	for _, c := range r.Chains {
 		require.Equal(t, c.Worker != "w0", c.Closed, c.Worker)
 		require.Zero(t, c.Lost)
+		if c.Closed {
+			ends++
+		}
 	}
+	require.Equal(t, 4*200+ends, r.Records)
+	require.Greater(t, len(r.Chains), 2*4, "they are not written side by side")
+	type story struct{ worker, session string }
+	chains, jobs := map[story]string{}, map[story]int{}
 	n := 0
 	for rec, err := range audit.Read(t.Context(), s.js, "") {
 		require.NoError(t, err)
 		require.Equal(t, rec.Hash, rec.Says)
 		n++
+		if rec.Record.Action != "run" {
+			continue
+		}
+		of := story{rec.Record.Worker, rec.Record.Session}
+		if jobs[of] > 0 {
+			require.Equal(t, chains[of], rec.Record.Chain)
+		}
+		require.Equal(t, fmt.Sprint(jobs[of]), rec.Record.Job, "%+v", of)
+		chains[of] = rec.Record.Chain
+		jobs[of]++
 	}
 	require.Equal(t, r.Records, n)
 }
@@ -330,11 +351,11 @@ func TestNoStreamForAWhile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	w := s.writer("a")
-	w.Add(audit.Record{Action: "run", Outcome: audit.OK})
-	require.ErrorContains(t, w.Flush(t.Context()), "not stored within")
-	require.ErrorContains(t, w.Flush(t.Context()), "takes none at present")
+	w.Add(audit.Record{Session: "s", Action: "run", Outcome: audit.OK})
+	require.ErrorContains(t, w.Flush(t.Context(), "s"), "not stored within")
+	require.ErrorContains(t, w.Flush(t.Context(), "s"), "takes none at present")
 	s.stream()
-	require.Eventually(t, func() bool { return w.Flush(t.Context()) == nil }, eventually, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Flush(t.Context(), "s") == nil }, eventually, 20*time.Millisecond)
 	w.end()
 	r := s.verify()
 	require.Empty(t, r.Faults)
@@ -349,9 +370,9 @@ func TestRefusedRecordsAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	w := s.writer("a")
 	s.write(w, 1)
-	w.Add(audit.Record{Action: "run", Outcome: "internal", Detail: strings.Repeat("x", 2000)})
-	w.Add(audit.Record{Action: "run", Outcome: audit.OK})
-	require.NoError(t, w.Flush(t.Context()))
+	w.Add(audit.Record{Session: "s", Action: "run", Outcome: "internal", Detail: strings.Repeat("x", 2000)})
+	w.Add(audit.Record{Session: "s", Action: "run", Outcome: audit.OK})
+	require.NoError(t, w.Flush(t.Context(), "s"))
 	w.end()
 	r := s.verify()
 	require.Empty(t, r.Faults)

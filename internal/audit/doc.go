@@ -2,11 +2,12 @@
 // effect on E2B, git and GitHub, in the stream AUDIT, each with the hash of the one
 // before.
 //
-// # One chain for each process
+// # Chains
 //
 // Many workers write at once. One chain for all would have them wait for each other
-// at every record. So each process has a chain of its own, on a subject of its own, and
-// writes it in order, one record at a time, in the background. Chains are tied together
+// at every record. So each process has a few chains of its own, each on a subject of its
+// own, and writes them in the background: in order, one record at a time, and what is of
+// one session in one of them. Chains are tied together
 // where they begin: a chain's first record names the newest record of the stream, with
 // its hash, so that a whole chain cannot be taken out either once a worker has started
 // after it.
@@ -18,7 +19,7 @@
 //   - A record that could not be written is counted, and the next one that is written
 //     says how many are missing before it.
 //   - A process that dies takes with it the records of the effects of its last moments.
-//     Its chain is then not closed, which Verify says; its jobs have no terminal event
+//     Its chains are then not closed, which Verify says; its jobs have no terminal event
 //     yet, and the worker that takes them over records what it does and joins.
 //   - Verify finds a record that was removed, changed or moved, and says where. Of the
 //     newest record of each chain a change is found only if the hash in its header was

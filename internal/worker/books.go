@@ -162,7 +162,7 @@ func found(action string, there bool) string {
 // ever: a stream that takes no records keeps no job from its end, and the records say
 // later how many are missing.
 func (h *hold) booked(ctx context.Context) {
-	if err := h.w.books.Flush(ctx); err != nil {
+	if err := h.w.books.Flush(ctx, h.d.Session); err != nil {
 		h.log.Error("audit records not stored before the job's end", "err", err)
 	}
 }
