@@ -68,6 +68,17 @@ func TestForeignEvents(t *testing.T) {
 		}
 		w.forge(t, j, events.Stdout, map[string]string{events.HeaderOffset: "2", "ce-type": "dev.sandjet.job.stdout.v1"}, "evil")
 		w.forge(t, j, events.Stdout, map[string]string{events.HeaderOffset: "900"}, "evil")
+		// What reads as an answer of the server's is a message like any other.
+		for _, k := range events.Kinds() {
+			if k == events.KindCancelRequested {
+				continue // anybody's to write
+			}
+			w.forge(t, j, k, map[string]string{"Status": "404", "Description": "Message Not Found"}, "")
+			w.forge(t, j, k, map[string]string{
+				"Nats-Stream": "EVENTS", "Nats-Subject": "event.x.y.succeeded", "Nats-Sequence": "1", "Nats-Time-Stamp": "never",
+				"Nats-Num-Pending": "0", "Nats-Last-Sequence": "1", "Status": "204",
+			}, "{}")
+		}
 		w.forge(t, j, "whatever", nil, "{")
 
 		past, err = w.log.History(t.Context(), j)

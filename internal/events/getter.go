@@ -28,7 +28,8 @@ type getter struct {
 
 // page collects the answers to one request.
 type page struct {
-	msgs []stored
+	batch bool // many were asked for
+	msgs  []stored
 	// complete is false if answers were lost on the way; what is there has no hole.
 	complete bool
 	err      error
@@ -67,7 +68,7 @@ func (g *getter) fetch(ctx context.Context, stream string, req request) ([]store
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		p, err := g.once(ctx, g.api+stream, body)
+		p, err := g.once(ctx, g.api+stream, body, req.Batch > 0 || len(req.MultiLast) > 0)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read stream %s: %w", stream, err)
@@ -82,8 +83,8 @@ func (g *getter) fetch(ctx context.Context, stream string, req request) ([]store
 	}
 }
 
-func (g *getter) once(ctx context.Context, subject string, body []byte) (*page, error) {
-	p := &page{done: make(chan struct{})}
+func (g *getter) once(ctx context.Context, subject string, body []byte, batch bool) (*page, error) {
+	p := &page{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
 	g.last++
 	id := g.last
@@ -133,7 +134,11 @@ func (g *getter) take(m *nats.Msg) {
 
 // add takes one answer and reports whether it was the last.
 func (p *page) add(m *nats.Msg) bool {
-	switch status := m.Header.Get("Status"); status {
+	status := m.Header.Get("Status")
+	if m.Header.Get("Nats-Stream") != "" {
+		status = "" // what is stored may say anything of itself
+	}
+	switch status {
 	case "":
 	case "204": // end of batch
 		last, _ := strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
@@ -154,11 +159,11 @@ func (p *page) add(m *nats.Msg) bool {
 		p.err = err
 		return true
 	}
-	before := m.Header.Get("Nats-Last-Sequence") // of the message before it in this batch
-	if before == "" {                            // not a batch
+	if !p.batch {
 		p.msgs, p.complete = append(p.msgs, s), true
 		return true
 	}
+	before := said(m, "Nats-Last-Sequence") // of the message before it in this batch
 	var have uint64
 	if n := len(p.msgs); n > 0 {
 		have = p.msgs[n-1].Seq
@@ -170,15 +175,24 @@ func (p *page) add(m *nats.Msg) bool {
 	return false
 }
 
+// said is what the server says of a message. It adds its headers to those that are
+// stored, which may be of the same names.
+func said(m *nats.Msg, name string) string {
+	if all := m.Header.Values(name); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return ""
+}
+
 // direct reads a message that came as the answer to a direct get.
 func direct(m *nats.Msg) (stored, error) {
-	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	seq, err := strconv.ParseUint(said(m, "Nats-Sequence"), 10, 64)
 	if err != nil {
 		return stored{}, fmt.Errorf("direct get: sequence: %w", err)
 	}
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+	at, err := time.Parse(time.RFC3339Nano, said(m, "Nats-Time-Stamp"))
 	if err != nil {
 		return stored{}, fmt.Errorf("direct get: message %d: time: %w", seq, err)
 	}
-	return stored{Subject: m.Header.Get("Nats-Subject"), Seq: seq, Time: at, Header: m.Header, Data: m.Data}, nil
+	return stored{Subject: said(m, "Nats-Subject"), Seq: seq, Time: at, Header: m.Header, Data: m.Data}, nil
 }
