@@ -46,6 +46,30 @@ func eachNetwork(t *testing.T, cfg Config, f func(c *client, wall bool)) {
 	}
 }
 
+// within is the sandbox as the server has it.
+func (b *testBox) within() *sandbox {
+	b.Helper()
+	sb, err := b.srv.find(b.SandboxID)
+	require.NoError(b, err)
+	return sb
+}
+
+// way is the sandbox's way out.
+func (b *testBox) way() *egress {
+	b.Helper()
+	sb := b.within()
+	sb.launch.RLock()
+	defer sb.launch.RUnlock()
+	return sb.egress
+}
+
+// open is how many tunnels go through.
+func (e *egress) open() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.tunnels)
+}
+
 func (b *testBox) setNetwork(format string, args ...any) {
 	b.Helper()
 	r := b.call("PUT", b.on("/network"), fmt.Sprintf(format, args...))
@@ -296,7 +320,7 @@ func TestEgressCutsTunnels(t *testing.T) {
 				require.True(c, st.Receive(), "%v", st.Err())
 			}
 			b.setNetwork(`{"allowOut":["127.0.0.1"],"denyOut":["10.0.0.0/8"]}`)
-			require.NotEmpty(c, b.srv.boxes[b.SandboxID].egress.tunnels, "%s: one that may stay stays", name)
+			require.NotZero(c, b.way().open(), "%s: one that may stay stays", name)
 			b.setNetwork("%s", network)
 			require.NotNil(c, finish(st).end, name)
 		}
@@ -368,7 +392,7 @@ func TestEgressTunnelOfOldRules(t *testing.T) {
 	t.Parallel()
 	b := newClient(t, start(t, Config{})).create("")
 	b.ok("true")
-	e := b.srv.boxes[b.SandboxID].egress
+	e := b.way()
 	near, far := net.Pipe()
 	old := &tunnel{host: "127.0.0.1", ends: [2]net.Conn{near, far}}
 	require.True(t, e.add(old))
@@ -414,13 +438,13 @@ func TestEgressAnswersFlow(t *testing.T) {
 // TestEgressServersAreWhoTheySay: a rule's headers go to nobody else.
 func TestEgressServersAreWhoTheySay(t *testing.T) {
 	secure := newMirror(t, true)
-	var called bool
-	secure.do(func(*http.Request) { called = true })
+	var called atomic.Bool
+	secure.do(func(*http.Request) { called.Store(true) })
 	eachNetwork(t, Config{}, func(c *client, _ bool) { // which does not know the certificate
 		b := c.create("")
 		b.setNetwork(keyRule, "secret")
 		require.Equal(c, "502", b.run("curl -s -o /dev/null -w '%{http_code}' "+secure.URL).stdout.String())
-		require.False(c, called)
+		require.False(c, called.Load())
 	})
 }
 

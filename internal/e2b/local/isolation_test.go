@@ -100,7 +100,10 @@ func TestNobodyOutside(t *testing.T) {
 			for name, uid := range map[string]int{"root/f": uidBase, "tmp/f": uidBase, "root": uidBase, "home/user": uidBase + userID} {
 				require.Equal(t, uid, ownerOf(os.Lstat(filepath.Join(tree, name))), name)
 			}
-			holder := b.srv.boxes[b.SandboxID].jail.holder
+			sb := b.within()
+			sb.launch.RLock()
+			holder := sb.jail.holder
+			sb.launch.RUnlock()
 			require.Equal(t, uidBase, ownerOf(os.Lstat(fmt.Sprint("/proc/", holder))))
 			require.NoError(t, srv.Close())
 

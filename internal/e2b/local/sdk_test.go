@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,12 +162,11 @@ func gitServer(t *testing.T) string {
 		Path: strings.TrimSpace(string(exe)) + "/git-http-backend",
 		Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=bot", "HOME=/nonexistent"},
 	}
-	var made int
+	var made atomic.Int32
 	var s *httptest.Server
 	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
-			made++
-			name := fmt.Sprintf("r%d.git", made)
+			name := fmt.Sprintf("r%d.git", made.Add(1))
 			if out, err := exec.CommandContext(r.Context(), "git", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, name)).CombinedOutput(); err != nil {
 				http.Error(w, string(out), http.StatusInternalServerError)
 				return
