@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -112,8 +111,10 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 		return errNoTemplate(q.TemplateID)
 	}
 	base, _, _ := strings.Cut(q.TemplateID, ":")
-	tpl := s.templates[base]
-	if from == nil && tpl != nil {
+	switch tpl := s.templates[base]; {
+	case from != nil:
+		from.Defaults.apply(&rec)
+	case tpl != nil:
 		from = tpl.files
 		tpl.apply(&rec)
 	}
@@ -121,12 +122,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	if err != nil {
 		return err
 	}
-	if tpl != nil && from == tpl.files {
-		if err := tpl.begun(r.Context(), sb); err != nil {
-			sb.kill()
-			return errCreate(fmt.Errorf("start command of template %s: %w", base, err))
-		}
-	}
+	sb.boot(r.Context())
 	s.log.Debug("sandbox created", "sandbox_id", sb.id())
 	writeJSON(w, http.StatusCreated, answer(sb.snapshot()))
 	return nil

@@ -67,6 +67,7 @@ func (s *Server) forkAll(ctx context.Context, origin record, snap *snapshot, lif
 				results[i].Error = errorBody(asAPIError(err))
 				return
 			}
+			sb.boot(ctx)
 			results[i].Sandbox = answer(sb.snapshot())
 		})
 	}

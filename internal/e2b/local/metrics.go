@@ -116,9 +116,6 @@ func envdMetrics(w http.ResponseWriter, r *http.Request) {
 
 // envdEnv is the environment that every command of the sandbox starts from.
 func envdEnv(w http.ResponseWriter, r *http.Request) {
-	env := box(r.Context()).snapshot().Env
-	if env == nil {
-		env = map[string]string{}
-	}
-	writeJSON(w, http.StatusOK, env)
+	rec := box(r.Context()).snapshot()
+	writeJSON(w, http.StatusOK, rec.environment())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,7 +24,8 @@ type record struct {
 	EndAt         time.Time         `json:"end_at"`
 	Timeout       time.Duration     `json:"timeout"` // as created
 	Metadata      map[string]string `json:"metadata,omitempty"`
-	Env           map[string]string `json:"env,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`          // the create's own
+	TemplateEnv   map[string]string `json:"template_env,omitempty"` // what Env does not set
 	AutoPause     bool              `json:"auto_pause,omitempty"`
 	DiskOnly      bool              `json:"disk_only,omitempty"` // auto-pause keeps no memory
 	AutoResume    bool              `json:"auto_resume,omitempty"`
@@ -34,6 +36,20 @@ type record struct {
 	Network       json.RawMessage   `json:"network,omitempty"`
 	User          string            `json:"user,omitempty"`    // the default one; empty is user
 	Workdir       string            `json:"workdir,omitempty"` // the default one; empty is the home
+	Start         []string          `json:"start,omitempty"`   // the template's start command
+}
+
+// defaults are those of the template, for what is made from the sandbox.
+func (r *record) defaults() defaults {
+	return defaults{Env: r.TemplateEnv, User: r.User, Workdir: r.Workdir, Start: r.Start}
+}
+
+// environment is what every command of the sandbox starts from.
+func (r *record) environment() map[string]string {
+	env := make(map[string]string, len(r.TemplateEnv)+len(r.Env))
+	maps.Copy(env, r.TemplateEnv)
+	maps.Copy(env, r.Env)
+	return env
 }
 
 const recordFile = "sandbox.json"

@@ -18,12 +18,14 @@ import (
 )
 
 // snapshot is a template that was taken from a sandbox: its files, not its
-// memory. A sandbox made from it starts without processes.
+// memory. A sandbox made from it starts without processes, but for the start
+// command of the template that the origin was made from.
 type snapshot struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name,omitempty"` // alias and tag, "work:default"; empty when none was given
 	Sandbox   string    `json:"sandbox"`        // where it was taken
 	CreatedAt time.Time `json:"created_at"`
+	Defaults  defaults  `json:"defaults,omitzero"` // of the template that the sandbox was made from
 
 	dir     string
 	files   sync.RWMutex // held while the files are copied, and alone to remove them
@@ -165,8 +167,8 @@ func (sh *shelf) find(name string) *snapshot {
 
 // begin makes the place for a snapshot to be filled; put shows it, drop gives
 // it up.
-func (sh *shelf) begin(name, sandbox string) (*snapshot, error) {
-	snap := &snapshot{ID: newSnapshotID(), Name: name, Sandbox: sandbox, CreatedAt: time.Now()}
+func (sh *shelf) begin(name string, of record) (*snapshot, error) {
+	snap := &snapshot{ID: newSnapshotID(), Name: name, Sandbox: of.ID, CreatedAt: time.Now(), Defaults: of.defaults()}
 	snap.dir = filepath.Join(sh.dir, snap.ID)
 	return snap, os.MkdirAll(filepath.Join(snap.dir, "root"), 0o755)
 }
@@ -274,7 +276,7 @@ func (s *Server) takeSnapshot(sb *sandbox, w http.ResponseWriter, r *http.Reques
 
 // snapshotOf copies a sandbox as it stands; nobody finds the copy yet.
 func (s *Server) snapshotOf(ctx context.Context, sb *sandbox, name, verb string) (*snapshot, error) {
-	snap, err := s.shelf.begin(name, sb.id())
+	snap, err := s.shelf.begin(name, sb.snapshot())
 	if err == nil {
 		err = sb.checkpoint(ctx, verb, func(root string) error { return copyTree(ctx, root, filepath.Join(snap.dir, "root")) })
 	}

@@ -98,7 +98,7 @@ func (s *sandbox) environment(u account, own map[string]string) []string {
 		"PATH": sandboxPath, "HOME": u.home, "USER": u.name, "LOGNAME": u.name,
 		"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": rec.ID, "E2B_TEMPLATE_ID": rec.Template,
 	}
-	for _, more := range []map[string]string{rec.Env, own} {
+	for _, more := range []map[string]string{rec.environment(), own} {
 		for k, v := range more {
 			if k != "" && !strings.Contains(k, "=") {
 				env[k] = v

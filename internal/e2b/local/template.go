@@ -25,12 +25,18 @@ import (
 
 // builtTemplate is what a recipe made: files, and how sandboxes of it begin.
 type builtTemplate struct {
+	defaults
+
+	files *snapshot
+}
+
+// defaults are what a template gives to each sandbox that is made from it, and to
+// the snapshots of those.
+type defaults struct {
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // who commands are run as; empty is user
 	Workdir string            `json:"workdir,omitempty"` // where; empty is the home
 	Start   []string          `json:"start,omitempty"`   // runs from the start of each sandbox
-
-	files *snapshot
 }
 
 const (
@@ -403,29 +409,28 @@ func (b *build) exec(ctx context.Context, argv []string) error {
 	return err
 }
 
-// apply gives a new sandbox what its template says; the request's own wins.
-func (t *builtTemplate) apply(rec *record) {
-	env := maps.Clone(t.Env)
-	if env == nil {
-		env = make(map[string]string)
-	}
-	maps.Copy(env, rec.Env)
-	rec.Env, rec.User, rec.Workdir = env, t.User, t.Workdir
+// apply gives a new sandbox what its template says; what the request says wins.
+func (d defaults) apply(rec *record) {
+	rec.TemplateEnv, rec.User, rec.Workdir, rec.Start = d.Env, d.User, d.Workdir, d.Start
 }
 
-// begun runs a template's start command in a new sandbox. Nobody listens to it.
-func (t *builtTemplate) begun(ctx context.Context, sb *sandbox) error {
-	if len(t.Start) == 0 {
-		return nil
+// boot runs the template's start command, if it has one. Nobody listens to it. A
+// sandbox without it is worth more than none, so that an error is told in the logs.
+func (s *sandbox) boot(ctx context.Context) {
+	start := s.rec.Start // it never changes
+	if len(start) == 0 {
+		return
 	}
-	req := &process.StartRequest{Process: &process.ProcessConfig{Cmd: t.Start[0], Args: t.Start[1:]}, Stdin: new(bool)}
-	c, err := sb.command(req, http.Header{})
-	if err != nil {
-		return err
-	}
-	p, l, err := sb.start(context.WithoutCancel(ctx), c, req)
+	req := &process.StartRequest{Process: &process.ProcessConfig{Cmd: start[0], Args: start[1:]}, Stdin: new(bool)}
+	c, err := s.command(req, http.Header{})
 	if err == nil {
-		p.hub.leave(l)
+		var p *proc
+		var l *listener
+		if p, l, err = s.start(context.WithoutCancel(ctx), c, req); err == nil {
+			p.hub.leave(l)
+			return
+		}
 	}
-	return err
+	s.log.add("error", "start command not begun", "err", err.Error())
+	s.srv.log.Warn("start command not begun", "sandbox_id", s.id(), "template", s.rec.Template, "err", err)
 }

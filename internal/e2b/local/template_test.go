@@ -2,12 +2,15 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sandjet/sandjet/internal/e2b"
 )
 
 // recipes writes a directory of templates: file, content, file, content.
@@ -76,6 +79,79 @@ func TestTemplates(t *testing.T) {
 		require.Contains(c, c2.create(`{"templateID":"full"}`).run("cat built").stdout.String(), "hello", "each has files of its own")
 		require.NoError(c, srv.Close())
 	})
+}
+
+// TestWhatIsTakenOfATemplate: snapshots and forks of a sandbox begin as the
+// template says, also when the server and the template are gone.
+func TestWhatIsTakenOfATemplate(t *testing.T) {
+	t.Parallel()
+	best := levels(t)
+	dir := recipes(t, "app/Dockerfile", "FROM x\nENV A=tpl B=tpl\nWORKDIR /home/user/app\nRUN chmod 777 .\nUSER root\nCMD echo $A$B >>started; exec sleep 1000\n")
+	cfg := Config{Isolation: best[len(best)-1], Recipes: dir, DataDir: t.TempDir()}
+	c := newClient(t, start(t, cfg))
+	begins := func(b *testBox, started string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return b.content("/home/user/app/started") == started }, patience, patience/1000, "the start command begins anew")
+		require.Len(t, b.list(), 1)
+		out := b.run(`echo "$A $B ${PWD##*/} $USER"`)
+		require.NoError(t, out.err)
+		require.Equal(t, fmt.Sprintf("tpl %s app root\n", b.env()["B"]), out.stdout.String())
+	}
+	b := c.create(`{"templateID":"app","envVars":{"B":"own","C":"own"}}`)
+	require.Equal(t, "tplown\n", c.awaited(b, "/home/user/app/started"))
+	require.Equal(t, map[string]string{"A": "tpl", "B": "own", "C": "own"}, b.env())
+	snap := b.snapshot("{}").ID
+
+	var forks []struct{ Sandbox e2b.Sandbox }
+	c.call("POST", b.on("/fork"), "").into(t, &forks)
+	fork := &testBox{client: c, Sandbox: forks[0].Sandbox}
+	require.Equal(t, map[string]string{"A": "tpl", "B": "own", "C": "own"}, fork.env(), "a fork has the origin's settings")
+	begins(fork, "tplown\ntplown\n")
+
+	from := func(body string) *testBox { return c.create(fmt.Sprintf(`{"templateID":%q%s}`, snap, body)) }
+	again := from("")
+	require.Equal(t, map[string]string{"A": "tpl", "B": "tpl"}, again.env(), "the template's, not those of the sandbox it was taken of")
+	begins(again, "tplown\ntpltpl\n")
+	snap = again.snapshot(`{"name":"second"}`).ID
+
+	require.NoError(t, c.srv.Close())
+	cfg.Recipes = ""
+	c = newClient(t, start(t, cfg))
+	third := from(`,"envVars":{"B":"request"}`)
+	require.Equal(t, map[string]string{"A": "tpl", "B": "request"}, third.env())
+	begins(third, "tplown\ntpltpl\ntplrequest\n")
+}
+
+// TestSnapshotsOfOldServers had no word of the template.
+func TestSnapshotsOfOldServers(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	dir := filepath.Join(data, snapshotsDir, "snap0123456789abcdef")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "root/home/user"), 0o755))
+	writeFile(t, filepath.Join(dir, snapshotFile), `{"id":"snap0123456789abcdef","name":"work:default","sandbox":"iold","created_at":"2026-10-01T10:00:00Z"}`)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "root/home/user/f"), []byte("old"), 0o644))
+	b := newClient(t, start(t, Config{Isolation: None, DataDir: data})).create(`{"templateID":"work"}`)
+	require.Equal(t, "old", b.content("f"))
+	require.Empty(t, b.env())
+	require.Empty(t, b.list())
+}
+
+// TestStartCommandThatCannotBegin leaves a sandbox to look why.
+func TestStartCommandThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	dir := recipes(t, "app/Dockerfile", "FROM x\nWORKDIR /home/user/app\nRUN cd .. && rmdir app\nCMD true\n")
+	b := newClient(t, start(t, Config{Isolation: None, Recipes: dir})).create(`{"templateID":"app"}`)
+	require.Empty(t, b.list())
+	logs := b.call("GET", "/v2"+b.on("/logs?level=error"), "").body
+	require.Contains(t, logs, "start command not begun")
+	require.Contains(t, logs, "cwd '/home/user/app' does not exist")
+}
+
+// env is the environment that commands start from, as envd tells it.
+func (b *testBox) env() (env map[string]string) {
+	b.Helper()
+	b.envd("GET", "/envs", "").into(b.T, &env)
+	return env
 }
 
 // awaited is a file's content once there is some.
