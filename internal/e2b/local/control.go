@@ -168,7 +168,11 @@ func (s *Server) connect(sb *sandbox, w http.ResponseWriter, r *http.Request, li
 	if err := s.checkLife(d); err != nil {
 		return err
 	}
-	resumed, err := sb.connect(r.Context(), d, q.Memory != nil && !*q.Memory)
+	what := resumeKept
+	if q.Memory != nil && !*q.Memory {
+		what = resumeFiles
+	}
+	resumed, err := sb.connect(r.Context(), d, what)
 	if err != nil {
 		return err
 	}

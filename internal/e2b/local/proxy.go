@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -48,10 +49,11 @@ func (s *sandbox) trafficAllowed(r *http.Request) bool {
 const autoResumeLeast = 300 * time.Second
 
 // autoResume wakes a paused sandbox for a call, if it was created so and the
-// call has the right to. It answers the call itself when it does not.
+// call has the right to. It answers the call itself when it does not. One that
+// has no memory is not woken: what the call is for does not run in it.
 func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string) bool {
 	rec := s.snapshot()
-	if !rec.AutoResume || rec.NoMemory || s.is(gone) {
+	if !rec.AutoResume || s.is(gone) {
 		writeGone(w, s.id())
 		return false
 	}
@@ -65,9 +67,12 @@ func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
-	if _, err := s.connect(ctx, max(autoResumeLeast, rec.Timeout), false); err != nil {
+	_, err := s.connect(ctx, max(autoResumeLeast, rec.Timeout), resumeMemory)
+	switch {
+	case errors.Is(err, errAsleep):
+		writeGone(w, s.id())
+	case err != nil:
 		writeError(w, err)
-		return false
 	}
-	return true
+	return err == nil
 }

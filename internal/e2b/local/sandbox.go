@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -52,6 +53,7 @@ type sandbox struct {
 	rec     record
 	state   state
 	slot    bool          // counts as running
+	lost    bool          // its memory went with an earlier server, while it was paused
 	changed chan struct{} // closed and replaced when state changes
 	timer   *time.Timer   // ends at rec.EndAt while running
 }
@@ -160,8 +162,12 @@ func (s *sandbox) awake(do func(j *jail) error) error {
 			break
 		}
 		s.launch.RUnlock()
-		if err := s.wake(); err != nil {
+		booted, err := s.wake()
+		if err != nil {
 			return err
+		}
+		if booted {
+			s.boot(context.Background())
 		}
 	}
 	defer s.launch.RUnlock()
@@ -171,14 +177,15 @@ func (s *sandbox) awake(do func(j *jail) error) error {
 	return do(s.jail)
 }
 
-// wake starts the jail of a sandbox that ran before the server did.
-func (s *sandbox) wake() error {
+// wake starts the jail of a sandbox that ran before the server did. It reports
+// whether it was needed.
+func (s *sandbox) wake() (booted bool, err error) {
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	if s.jail != nil || !s.is(running) {
-		return nil
+		return false, nil
 	}
-	return s.beginJail()
+	return true, s.beginJail()
 }
 
 func (s *sandbox) is(st state) bool {

@@ -173,6 +173,7 @@ func (s *Server) takeOver(sb *sandbox) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	if sb.state != running {
+		sb.lost = true
 		return
 	}
 	s.limits.adopt()

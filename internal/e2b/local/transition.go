@@ -62,10 +62,19 @@ func (s *sandbox) freeze(ctx context.Context, memory bool) error {
 	return nil
 }
 
+// resumption says what of a paused sandbox goes on.
+type resumption int
+
+const (
+	resumeKept   resumption = iota // what the pause kept
+	resumeFiles                    // the files alone: a reboot
+	resumeMemory                   // the memory too, or nothing does
+)
+
 // connect makes sure that the sandbox runs for d from now on; it never
-// shortens. It reports whether it had to resume it. boot ends what a pause kept
-// in memory.
-func (s *sandbox) connect(ctx context.Context, d time.Duration, boot bool) (resumed bool, err error) {
+// shortens. It reports whether it had to resume it. With resumeMemory one that
+// has none stays as it is: errAsleep.
+func (s *sandbox) connect(ctx context.Context, d time.Duration, what resumption) (resumed bool, err error) {
 	for {
 		s.mu.Lock()
 		switch s.state {
@@ -76,7 +85,11 @@ func (s *sandbox) connect(ctx context.Context, d time.Duration, boot bool) (resu
 			defer s.mu.Unlock()
 			return false, s.extend(d)
 		case paused:
-			return true, s.resume(ctx, d, boot) // gives mu back
+			if what == resumeMemory && (s.rec.NoMemory || s.lost) {
+				s.mu.Unlock()
+				return false, errAsleep
+			}
+			return true, s.resume(ctx, d, what == resumeFiles) // gives mu back
 		}
 		changed := s.changed
 		s.mu.Unlock()
@@ -98,9 +111,21 @@ func (s *sandbox) resume(ctx context.Context, d time.Duration, boot bool) error 
 	}
 	s.slot = true
 	s.move(resuming)
+	asked := boot || s.rec.NoMemory
 	s.mu.Unlock()
 
-	err := s.thaw(context.WithoutCancel(ctx), boot)
+	booted, err := s.thaw(context.WithoutCancel(ctx), boot)
+	if err := s.resumed(d, !booted, err); err != nil {
+		return err
+	}
+	if booted && !asked { // a cloud would have its memory
+		s.boot(ctx)
+	}
+	return nil
+}
+
+// resumed is the end of a resume, which err tells of.
+func (s *sandbox) resumed(d time.Duration, memory bool, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != resuming { // killed meanwhile; kill gave the slot back
@@ -112,23 +137,24 @@ func (s *sandbox) resume(ctx context.Context, d time.Duration, boot bool) error 
 		return err
 	}
 	now := time.Now()
-	s.rec.StartedAt, s.rec.NoMemory = now, false
+	s.rec.StartedAt, s.rec.NoMemory, s.lost = now, false, false
 	s.rec.EndAt = s.clip(now.Add(d))
 	s.move(running)
 	s.arm()
 	s.save()
-	s.log.add("info", "sandbox resumed")
+	s.log.add("info", "sandbox resumed", "memory", strconv.FormatBool(memory))
 	return nil
 }
 
-func (s *sandbox) thaw(ctx context.Context, boot bool) error {
+// thaw lets the processes go on, or the sandbox begin anew without them.
+func (s *sandbox) thaw(ctx context.Context, boot bool) (booted bool, err error) {
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	if boot {
 		s.endJail()
 	}
 	if s.jail == nil {
-		return s.beginJail()
+		return true, s.beginJail()
 	}
-	return s.jail.thaw(ctx)
+	return false, s.jail.thaw(ctx)
 }
