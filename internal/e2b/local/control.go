@@ -58,6 +58,12 @@ func (s *Server) control() http.Handler {
 	handle("POST /sandboxes/{id}/fork", s.on(s.fork))
 	handle("GET /snapshots", s.listSnapshots)
 	handle("DELETE /templates/{id}", s.dropTemplate)
+	handle("GET /templates/{id}/{part}", s.ofTemplate)
+	handle("GET /volumes", none)
+	handle("GET /secrets", none)
+	for pattern, err := range absent {
+		handle(pattern, func(http.ResponseWriter, *http.Request) error { return err })
+	}
 	handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return failf(http.StatusNotFound, "no matching operation was found: %s %s", r.Method, r.URL.Path)
 	})

@@ -35,6 +35,9 @@ type createRequest struct {
 	AllowInternet   *bool             `json:"allow_internet_access"`
 	Network         json.RawMessage   `json:"network"`
 	VolumeMounts    []json.RawMessage `json:"volumeMounts"`
+	IAM             struct {
+		Tokens map[string]json.RawMessage `json:"tokens"`
+	} `json:"iam"`
 }
 
 // record turns the request into a sandbox, or says what is wrong with it.
@@ -61,6 +64,8 @@ func (q *createRequest) record(c Config, v2 bool) (record, error) {
 		return record{}, failf(http.StatusBadRequest, "autoPauseMemory cannot be disabled when autoResume is enabled")
 	case len(q.VolumeMounts) > 0:
 		return record{}, failf(http.StatusBadRequest, "volume mounts are not enabled on this server")
+	case len(q.IAM.Tokens) > 0:
+		return record{}, failf(http.StatusBadRequest, "workload identity (iam) is not enabled on this server")
 	}
 	now := time.Now()
 	rec := record{
@@ -75,14 +80,14 @@ func (q *createRequest) record(c Config, v2 bool) (record, error) {
 }
 
 func (q *createRequest) checkNetwork(rec *record) error {
-	if len(q.Network) == 0 {
-		return nil
-	}
-	var n e2b.Network
-	if err := json.Unmarshal(q.Network, &n); err != nil {
+	in, err := rec.wayIn()
+	if err != nil {
 		return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
 	}
-	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
+	if err := errors.Join(in.check(), checkPlaceholders(rec.Network)); err != nil {
+		return err
+	}
+	if in.Public != nil && !*in.Public {
 		if rec.Token == "" {
 			return failf(http.StatusBadRequest, "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
 		}

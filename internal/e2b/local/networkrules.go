@@ -10,10 +10,6 @@ func (s *Server) rulesOf(rec record) (*egressRules, error) {
 	return newEgressRules(rec.Network, rec.AllowInternet, s.ownNetwork(s.isolation), s.trust)
 }
 
-// wayIn are the members of a network that an update leaves as they are: they
-// say who may reach the sandbox, not what it may reach.
-var wayIn = []string{"allowPublicTraffic", "maskRequestHost", "httpsPorts"}
-
 // network replaces a sandbox's rules. They hold from the next request on, and
 // tunnels that they would not have opened end.
 func (s *Server) network(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
@@ -46,6 +42,9 @@ func (s *sandbox) setNetwork(update map[string]json.RawMessage) error {
 	if err := rec.replaceNetwork(update); err != nil {
 		return failf(http.StatusBadRequest, "Error when parsing request: %v", err)
 	}
+	if err := checkPlaceholders(rec.Network); err != nil {
+		return err
+	}
 	rules, err := s.srv.rulesOf(rec)
 	if err != nil {
 		return err
@@ -75,7 +74,7 @@ func (r *record) replaceNetwork(update map[string]json.RawMessage) error {
 			return err
 		}
 	}
-	for _, k := range wayIn {
+	for _, k := range wayInMembers {
 		delete(next, k)
 		if v, ok := last[k]; ok {
 			next[k] = v

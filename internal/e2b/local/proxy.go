@@ -1,7 +1,9 @@
 package local
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -23,12 +25,13 @@ func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
 	}
 	p := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = "http", loopback(port)
-			p.Out.Host = p.In.Host
+			p.Out.URL.Scheme, p.Out.URL.Host = s.wayIn.scheme(int(n)), loopback(port)
+			p.Out.Host = cmp.Or(s.wayIn.host(port), p.In.Host)
 			p.SetXForwarded()
 		},
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as with E2B: the certificate is the sandbox's own making
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, port) },
 		},
 		ErrorLog: s.srv.http.ErrorLog,

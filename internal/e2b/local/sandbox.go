@@ -47,6 +47,7 @@ type sandbox struct {
 	jail   *jail   // nil until the sandbox is first used after a start of the server
 	egress *egress // as long as the jail
 
+	wayIn       wayIn                       // never changes
 	egressRules atomic.Pointer[egressRules] // written with mu held
 
 	mu      sync.Mutex
@@ -63,6 +64,7 @@ func newSandbox(srv *Server, rec record) *sandbox {
 	if rec.State == e2b.StatePaused {
 		s.state = paused
 	}
+	s.wayIn, _ = rec.wayIn() // what the create took
 	rules, err := srv.rulesOf(rec)
 	if err != nil { // of a server that took them as they came
 		srv.log.Error("network rules not understood, nothing goes out", "sandbox_id", rec.ID, "err", err)
