@@ -57,7 +57,15 @@ func TestOfficialSDK(t *testing.T) {
 	dir := installSDKs(t)
 	best := levels(t)
 	var verdicts verdicts
-	t.Cleanup(func() { t.Logf("official SDKs, passed/all tests by area:\n%s", verdicts.table()) })
+	t.Cleanup(func() {
+		t.Logf("official SDKs, passed/all tests by area:\n%s", verdicts.table())
+		if verdicts.whole() && best[len(best)-1] == Strong { // else some tests are skipped
+			doc := readFile(t, "../../../docs/e2b.md")
+			if !strings.Contains(doc, "\n\n"+verdicts.table()+"\n") {
+				t.Errorf("docs/e2b.md has another table than the one above: put this one there")
+			}
+		}
+	})
 	for _, sdk := range sdks {
 		t.Run(sdk, func(t *testing.T) {
 			t.Parallel()
@@ -80,12 +88,13 @@ func TestOfficialSDK(t *testing.T) {
 // server of its own.
 func judge(t *testing.T, dir, sdk string, level Isolation, only string, to *verdicts) {
 	t.Helper()
-	srv := start(t, Config{Isolation: level})
+	srv := start(t, Config{Isolation: level, Recipes: gatewayRecipe(t)})
 	front := httptest.NewServer(validating(t, srv))
 	defer front.Close()
 	cmd := exec.CommandContext(t.Context(), "node", "--test-reporter=tap", "--test-name-pattern="+only, "suite.mjs")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "SDK="+sdk, "E2B_API_URL="+front.URL, "E2B_SANDBOX_URL="+srv.URL(), "E2B_API_KEY="+srv.APIKey(),
+	calls := filepath.Join(t.TempDir(), "calls")
+	cmd.Env = append(os.Environ(), "SDK="+sdk, "CALLS_FILE="+calls, "E2B_API_URL="+front.URL, "E2B_SANDBOX_URL="+srv.URL(), "E2B_API_KEY="+srv.APIKey(),
 		"FAULTS_URL="+faultServer(t, srv), "GIT_URL="+gitServer(t))
 	if level == Strong {
 		cmd.Env = append(cmd.Env, "SANDBOX_HOME=/home/user")
@@ -104,6 +113,74 @@ func judge(t *testing.T, dir, sdk string, level Isolation, only string, to *verd
 	require.Empty(t, failed)
 	require.NotEmpty(t, passed, "%s", out)
 	require.Empty(t, srv.Sandboxes(), "the tests clean up behind them")
+	if only == everything {
+		requireDriven(t, filepath.Join(filepath.Dir(dir), "node_modules", sdk, "dist/index.d.ts"), calls)
+	}
+}
+
+// undriven is what the suite leaves out, and why: a class, the methods of its
+// instances ("Class#") or one method.
+var undriven = map[string]string{
+	"ApiClient": "the SDK's inside", "ClientFactory": "the SDK's inside", "ConnectionConfig": "the SDK's inside",
+	"EnvdApiClient": "the SDK's inside", "VolumeConnectionConfig": "the SDK's inside",
+	"LogEntry": "a value", "LogEntryStart": "a value", "LogEntryEnd": "a value", "ReadyCmd": "a value", "CommandExitError": "a value",
+	"TemplateBase#": "they describe what a build is to do", "Volume#": "they need a volume",
+}
+
+var (
+	sdkClass  = regexp.MustCompile(`^declare (?:abstract )?class (\w+)`)
+	sdkMethod = regexp.MustCompile(`^  (static )?(?:get )?([A-Za-z]\w*)(?:<.*>)?\(`)
+)
+
+// requireDriven holds the calls that the suite made against the public methods
+// of the SDK's classes, as its types declare them.
+func requireDriven(t *testing.T, types, calls string) {
+	t.Helper()
+	called := make(map[string]bool)
+	for _, name := range strings.Fields(readFile(t, calls)) {
+		called[name] = true
+	}
+	class, found, left := "", 0, make(map[string]bool)
+	for line := range strings.SplitSeq(readFile(t, types), "\n") {
+		if m := sdkClass.FindStringSubmatch(line); m != nil {
+			class = m[1]
+			left[class] = undriven[class] != ""
+		}
+		if line == "}" {
+			class = ""
+		}
+		m := sdkMethod.FindStringSubmatch(line)
+		if m == nil || class == "" || m[2] == "constructor" {
+			continue
+		}
+		found++
+		of := class + "#"
+		if m[1] != "" {
+			of = class + "."
+		}
+		switch {
+		case left[class]:
+		case undriven[of] != "":
+			left[of] = true
+		default:
+			require.True(t, called[of+m[2]], "%s%s: no test of the suite calls it, and it is not among what is left out", of, m[2])
+		}
+	}
+	require.Greater(t, found, 100, "%s: not understood", types)
+	for name := range undriven {
+		require.True(t, left[name], "%s: the SDK has none of it (any more)", name)
+	}
+}
+
+// gatewayRecipe is a template of MCP's name, with a gateway that writes down what it
+// was told.
+func gatewayRecipe(t *testing.T) string {
+	t.Helper()
+	return recipes(t, "mcp-gateway/Dockerfile", "FROM x\nENV PATH=/home/user/bin:"+sandboxPath+"\nCOPY gateway.sh /home/user/bin/mcp-gateway\n",
+		"mcp-gateway/gateway.sh", `#!/bin/sh
+[ "$1" = --config ] || exit 2
+mkdir -p /etc/mcp-gateway && printf %s "$GATEWAY_ACCESS_TOKEN" >/etc/mcp-gateway/.token && printf %s "$2" >/etc/mcp-gateway/config
+`)
 }
 
 // validating is a proxy in front of the server that checks the control plane.
@@ -236,6 +313,19 @@ func (v *verdicts) add(sdk, area string, passed, failed int) {
 	v.all[area][sdk] = [2]int{passed, failed}
 }
 
+// whole says whether every SDK was judged.
+func (v *verdicts) whole() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	judged := make(map[string]bool)
+	for _, of := range v.all {
+		for sdk := range of {
+			judged[sdk] = true
+		}
+	}
+	return len(judged) == len(sdks)
+}
+
 // table is the verdicts as docs/e2b.md has them: passed/all.
 func (v *verdicts) table() string {
 	v.mu.Lock()
@@ -268,7 +358,7 @@ func installSDKs(t *testing.T) string {
 	run, err := os.MkdirTemp(dir, "run-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(run) })
-	for _, name := range []string{"suite.mjs", "help.mjs", "areas"} {
+	for _, name := range []string{"suite.mjs", "help.mjs", "calls.mjs", "areas"} {
 		require.NoError(t, copyEmbedded(files, name, run))
 	}
 	return run

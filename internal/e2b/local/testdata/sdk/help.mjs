@@ -1,6 +1,9 @@
+import { watchCalls } from './calls.mjs'
+
 export const name = process.env.SDK ?? 'e2b'
 export const sdk = await import(name)
 export const { Sandbox } = sdk
+watchCalls(sdk)
 
 // What only the newer SDK does.
 export const newer = name !== 'e2b-2.45'

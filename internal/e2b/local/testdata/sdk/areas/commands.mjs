@@ -35,6 +35,7 @@ test('commands: output as it comes', async () => {
     const end = await cmd.wait()
     assert.deepEqual([end.stdout, end.stderr, end.exitCode], ['one\ntwo\n', 'bad\n', 0])
     assert.equal(cmd.exitCode, 0)
+    assert.deepEqual([cmd.stdout, cmd.stderr, cmd.error], ['one\ntwo\n', 'bad\n', undefined])
   })
 })
 
@@ -89,6 +90,11 @@ test('stdin: text, bytes, end', async () => {
     assert.equal(stdout.length, 'text bytes '.length + (1 << 20) + '\nend\n'.length)
     assert.ok(stdout.startsWith('text bytes x') && stdout.endsWith('x\nend\n'))
     await assert.rejects(sbx.commands.sendStdin(cat.pid, 'late'), sdk.NotFoundError)
+    assert.equal(sbx.commands.supportsStdinClose, true)
+    const other = await sbx.commands.run('cat', { background: true, stdin: true })
+    await sbx.commands.closeStdin(other.pid)
+    assert.equal((await other.wait()).exitCode, 0)
+    await assert.rejects(sbx.commands.closeStdin(other.pid), sdk.NotFoundError)
   })
 })
 

@@ -167,6 +167,17 @@ test('signing: addresses that need no key', async () => {
   })
 })
 
+test('signing: by hand', async () => {
+  await withSandbox({}, async (sbx) => {
+    await sbx.files.write('s.txt', 'signed')
+    const made = { path: 's.txt', operation: 'read', user: undefined, expirationInSeconds: 60, envdAccessToken: sbx.envdAccessToken }
+    const { signature, expiration } = await sdk.getSignature(made)
+    const url = new URL('/files', process.env.E2B_SANDBOX_URL)
+    url.search = new URLSearchParams({ path: 's.txt', signature, signature_expiration: expiration })
+    assert.equal(await (await fetch(url)).text(), 'signed')
+  })
+})
+
 test('signing: forged and expired', async () => {
   await withSandbox({}, async (sbx) => {
     await sbx.files.write('s.txt', 'secret')

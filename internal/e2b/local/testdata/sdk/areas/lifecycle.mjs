@@ -71,6 +71,17 @@ test('lifecycle: pause without memory is a reboot', async () => {
   })
 })
 
+test('lifecycle: pause by its other names', async () => {
+  await withSandbox({}, async (sbx) => {
+    for (const pause of [() => sbx.betaPause(), () => Sandbox.betaPause(sbx.sandboxId), () => Sandbox.pause(sbx.sandboxId)]) {
+      assert.equal(await pause(), true)
+      assert.equal(await pause(), false)
+      assert.equal((await Sandbox.getInfo(sbx.sandboxId)).state, 'paused')
+      await sbx.connect()
+    }
+  })
+})
+
 test('lifecycle: reboot at a resume', { skip: !newer && 'not in this version' }, async () => {
   await withSandbox({}, async (sbx) => {
     await sbx.commands.run('sleep 100', { background: true }).then((h) => h.disconnect())
@@ -155,7 +166,7 @@ test('network: rules hold from one update to the next', async () => {
       assert.deepEqual((await sbx.getInfo()).network.rules, rules)
       await sbx.updateNetwork({ denyOut: allowOut })
       assert.match(await out(), / 403$/)
-      await sbx.updateNetwork({ allowInternetAccess: false })
+      await Sandbox.updateNetwork(sbx.sandboxId, { allowInternetAccess: false })
       assert.equal((await sbx.getInfo()).allowInternetAccess, false)
       assert.match((await sbx.commands.run("curl -s -w ' %{http_code}' http://192.0.2.1")).stdout, / 403$/)
     })
