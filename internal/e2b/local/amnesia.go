@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 // LoseFiles lets a pause or a connect do its work, and then empties the home
@@ -26,7 +25,12 @@ func (s *sandbox) forget(ctx context.Context) error {
 	if ctx.Value(amnesiaKey{}) == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(filepath.Join(s.dir, "root"))
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	if err := s.openDisk(); err != nil {
+		return fmt.Errorf("lose files: %w", err)
+	}
+	root, err := os.OpenRoot(s.disk.root)
 	if err != nil {
 		return fmt.Errorf("lose files: %w", err)
 	}

@@ -27,9 +27,13 @@ func answer(r record) e2b.Sandbox {
 }
 
 func listed(r record) e2b.ListedSandbox {
+	disk := diskMB
+	if r.DiskMB > 0 {
+		disk = r.DiskMB
+	}
 	return e2b.ListedSandbox{
 		SandboxID: r.ID, TemplateID: r.Template, ClientID: clientID, Alias: r.Template, State: r.State,
-		StartedAt: r.StartedAt, EndAt: r.EndAt, CPUCount: cpuCount, MemoryMB: memoryMB, DiskSizeMB: diskMB,
+		StartedAt: r.StartedAt, EndAt: r.EndAt, CPUCount: cpuCount, MemoryMB: memoryMB, DiskSizeMB: disk,
 		EnvdVersion: EnvdVersion, Metadata: r.Metadata,
 	}
 }

@@ -9,15 +9,17 @@ import (
 
 // Limits bound what one sandbox may use. 0 means the default, less than 0 no
 // limit. A command that wants more memory is killed; one more process is
-// refused with EAGAIN.
+// refused with EAGAIN, one more block of the disk with ENOSPC.
 type Limits struct {
 	Memory    int64 // bytes; 2 GiB
 	Processes int   // threads count too; 1024
+	Disk      int64 // bytes, those of the file system's own tables among them; 10 GiB
 }
 
 const (
 	defaultMemory    = 2 << 30
 	defaultProcesses = 1024
+	defaultDisk      = 10 << 30
 )
 
 func (l Limits) withDefaults() Limits {
@@ -26,6 +28,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Processes == 0 {
 		l.Processes = defaultProcesses
+	}
+	if l.Disk == 0 {
+		l.Disk = defaultDisk
 	}
 	return l
 }
@@ -45,6 +50,11 @@ func (j *jail) bound(pid int) error {
 	}
 	if _, ok := j.groups.tree("pids"); !ok && j.bounds.Processes > 0 {
 		if err := setRlimit(pid, unix.RLIMIT_NPROC, uint64(j.bounds.Processes)); err != nil {
+			return err
+		}
+	}
+	if j.disk.device == "" && j.bounds.Disk > 0 {
+		if err := setRlimit(pid, unix.RLIMIT_FSIZE, uint64(j.bounds.Disk)); err != nil {
 			return err
 		}
 	}
@@ -73,13 +83,13 @@ func (s *Server) InForce() []Hold {
 		{"isolation", string(s.isolation)},
 		{"memory", s.limitText(l.Memory > 0, bytesText(l.Memory), "memory", "of each process (RLIMIT_DATA)")},
 		{"processes", s.limitText(l.Processes > 0, fmt.Sprint(l.Processes), "pids", s.processFallback())},
-		{"pause", "stops the processes (SIGSTOP)"},
+		{"disk", s.diskText()},
 	}
-	if _, ok := s.groups.tree("freezer"); ok {
-		list[3].How = "freezes the processes (cgroup v2)"
-	}
-	network, calls, sudo := "the machine's, its loopback included", "no filter", "no"
+	pause, network, calls, sudo := "stops the processes (SIGSTOP)", "the machine's, its loopback included", "no filter", "no"
 	egress := "proxy: the network rules hold for programs that heed http_proxy"
+	if _, ok := s.groups.tree("freezer"); ok {
+		pause = "freezes the processes (cgroup v2)"
+	}
 	if s.ownNetwork(s.isolation) {
 		network = "of its own, with a proxy as the only way out"
 		egress = "wall: the network rules hold for every program"
@@ -90,7 +100,7 @@ func (s *Server) InForce() []Hold {
 	if s.sudo {
 		sudo = "yes, to a root that is root only in the sandbox"
 	}
-	return append(list, Hold{"network", network}, Hold{"egress", egress}, Hold{"kernel", calls}, Hold{"sudo", sudo})
+	return append(list, Hold{"pause", pause}, Hold{"network", network}, Hold{"egress", egress}, Hold{"kernel", calls}, Hold{"sudo", sudo})
 }
 
 func (s *Server) limitText(set bool, value, controller, otherwise string) string {
@@ -101,6 +111,17 @@ func (s *Server) limitText(set bool, value, controller, otherwise string) string
 		return value + " a sandbox (" + h.name() + ")"
 	}
 	return value + " " + otherwise
+}
+
+func (s *Server) diskText() string {
+	switch size := bytesText(s.bounds.Disk); {
+	case s.bounds.Disk < 0:
+		return "no limit"
+	case s.blank != nil:
+		return size + " a sandbox (" + imageType + " in a file)"
+	default:
+		return fmt.Sprintf("%s of each file (RLIMIT_FSIZE): %v", size, s.noDisk)
+	}
 }
 
 func (s *Server) processFallback() string {

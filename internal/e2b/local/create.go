@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -155,18 +154,12 @@ func (s *Server) begin(ctx context.Context, rec record, from *snapshot) (*sandbo
 	if err := s.limits.acquire(); err != nil {
 		return nil, err
 	}
+	if rec.DiskMB = 0; s.blank != nil {
+		rec.DiskMB = int(s.blank.size >> 20)
+	}
 	sb := newSandbox(s, rec)
 	sb.slot = true
-	root := filepath.Join(sb.dir, "root")
-	err := os.MkdirAll(root, 0o755)
-	if err == nil && from != nil {
-		err = from.copyTo(ctx, root)
-	}
-	if err == nil {
-		sb.launch.Lock()
-		err = sb.beginJail()
-		sb.launch.Unlock()
-	}
+	err := sb.moveIn(ctx, from)
 	if err == nil {
 		err = rec.save(sb.dir)
 	}
@@ -182,6 +175,24 @@ func (s *Server) begin(ctx context.Context, rec record, from *snapshot) (*sandbo
 		return nil, errCreate(err)
 	}
 	return sb, nil
+}
+
+// moveIn gives a new sandbox its disk, with the files of a snapshot, and starts
+// its jail.
+func (s *sandbox) moveIn(ctx context.Context, from *snapshot) error {
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	err := os.Mkdir(s.dir, 0o755)
+	if err == nil {
+		err = s.openDisk()
+	}
+	if err == nil && from != nil {
+		err = from.copyTo(ctx, s.disk.root)
+	}
+	if err == nil {
+		err = s.beginJail()
+	}
+	return err
 }
 
 // errCreate tells a machine that has no more to give from one that fails: the

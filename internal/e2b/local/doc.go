@@ -18,7 +18,8 @@
 //   - A command lives on when its client goes. Output that nobody hears is
 //     dropped; a slow reader stops the command, never the server.
 //   - A sandbox has limits of memory and processes: by control groups, else by
-//     limits of each process; [Server.InForce] says which.
+//     limits of each process; and of its disk: by a file system of its own, else
+//     by a limit of each file. [Server.InForce] says which.
 //   - Pause stops every process where it stands, by cgroup v2's freezer, else
 //     by SIGSTOP; resume lets it go on with the same pid. Pause and kill reset all open streams; afterwards the data
 //     plane answers 502.

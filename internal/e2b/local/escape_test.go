@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -257,7 +256,7 @@ func newOutside(t *testing.T, b *testBox) *outside {
 	}
 	self, err := os.ReadFile(os.Args[0])
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(b.srv.dir, b.SandboxID, "root/home/user/escape"), self, 0o755))
+	require.NoError(t, os.WriteFile(b.outside("/home/user/escape"), self, 0o755))
 	return e
 }
 

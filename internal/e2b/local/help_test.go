@@ -272,3 +272,12 @@ func readFile(t *testing.T, path string) string {
 	require.NoError(t, err)
 	return string(b)
 }
+
+// outside is where the machine itself finds a path of the sandbox.
+func (b *testBox) outside(path string) string {
+	b.Helper()
+	sb := b.within()
+	sb.launch.RLock()
+	defer sb.launch.RUnlock()
+	return sb.disk.root + path
+}

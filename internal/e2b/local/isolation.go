@@ -38,13 +38,14 @@ func (m *machine) tryIsolation(level Isolation) error {
 		return err
 	}
 	defer func() { _ = removeTree(dir) }()
-	if err := os.Mkdir(dir+"/root", 0o755); err != nil {
+	d, err := (&machine{}).openDisk(dir)
+	if err != nil {
 		return err
 	}
 	// Of the isolation only: limits too small for it must not lower it.
 	probe := *m
-	probe.bounds = Limits{Memory: -1, Processes: -1}
-	j, err := probe.startJail(level, newID(), dir)
+	probe.bounds = Limits{Memory: -1, Processes: -1, Disk: -1}
+	j, err := probe.startJail(level, newID(), d)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestNobodyOutside(t *testing.T) {
 			dir, outside := t.TempDir(), t.TempDir()+"/file"
 			writeFile(t, outside, "")
 			require.NoError(t, os.Chmod(dir, 0o700))
-			cfg := Config{Isolation: level, DataDir: dir + "/data"}
+			cfg := Config{Isolation: level, DataDir: dir + "/data", Limits: Limits{Disk: -1}}
 			srv, err := Start(t.Context(), cfg)
 			require.NoError(t, err)
 			b := newClient(t, srv).create("")

@@ -21,6 +21,7 @@ type jail struct {
 	level  Isolation
 	id     string
 	group  *group
+	disk   *disk
 	root   string // the sandbox's own tree, as the machine sees it
 	tree   *tree
 	holder int // pid, outside, of the shell that holds the jail
@@ -36,9 +37,9 @@ type jail struct {
 // hold is the shell's script: say the pid, then live until the server goes.
 const hold = `echo $$ >&3; read -r _ <&3`
 
-// startJail brings the sandbox id up on its tree below dir.
-func (m *machine) startJail(level Isolation, id, dir string) (*jail, error) {
-	j := &jail{machine: m, level: level, id: id, root: filepath.Join(dir, "root"), done: make(chan struct{})}
+// startJail brings the sandbox id up on its disk.
+func (m *machine) startJail(level Isolation, id string, d *disk) (*jail, error) {
+	j := &jail{machine: m, level: level, id: id, disk: d, root: d.root, done: make(chan struct{})}
 	if err := layout(j.root, m.users, level == Strong); err != nil {
 		return nil, err
 	}

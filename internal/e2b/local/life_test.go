@@ -52,7 +52,7 @@ func TestPauseStopsAndResumeGoesOn(t *testing.T) {
 		require.Equal(c, e2b.StatePaused, b.detail().State)
 
 		// Nothing moves: the machine's own view of the file stands still.
-		file := filepath.Join(c.srv.dir, b.SandboxID, "root", "home", "user")
+		file := b.outside("/home/user")
 		one, two := readFile(c.T, file+"/count"), readFile(c.T, file+"/orphan")
 		time.Sleep(100 * time.Millisecond) // were they running, they would grow
 		require.Equal(c, one, readFile(c.T, file+"/count"))
@@ -211,6 +211,7 @@ func TestRestart(t *testing.T) {
 			require.NoError(t, srv.Close())
 			require.NoError(t, srv.Close(), "twice is fine")
 			require.Empty(t, withCommand(mark), "processes end with the server")
+			require.Eventually(t, func() bool { return len(loops(t, cfg.DataDir)) == 0 }, patience, 5*time.Millisecond, "and so do disks")
 
 			c.srv = start(t, cfg)
 			after := []e2b.SandboxDetail{runs.detail(), sleeps.detail()}

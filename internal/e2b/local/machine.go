@@ -7,13 +7,16 @@ type machine struct {
 	users  accounts
 	groups *cgroups
 	bounds Limits
+	blank  *blank        // an empty disk of a sandbox; nil where sandboxes have directories
+	noDisk error         // why
+	mounts chan struct{} // full where as many disks come and go as may at once
 
 	noNetwork bool   // strong sandboxes have a network of their own
 	trust     *trust // nil before the server has a directory
 }
 
 func newMachine(cfg Config) *machine {
-	m := &machine{forks: newForker(), users: newAccounts(), groups: &cgroups{}, bounds: cfg.Limits.withDefaults(), noNetwork: cfg.NoNetwork}
+	m := &machine{forks: newForker(), mounts: make(chan struct{}, maxMounts), users: newAccounts(), groups: &cgroups{}, bounds: cfg.Limits.withDefaults(), noNetwork: cfg.NoNetwork}
 	if !cfg.noGroups {
 		m.groups = openCgroups()
 	}

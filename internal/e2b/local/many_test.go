@@ -133,7 +133,7 @@ func (a *alone) holds() map[string]int {
 	n := map[string]int{
 		"files": count(proc + "fd/*"), "threads": count(proc + "task/*"), "processes": len(descendants(a.pid)),
 		"mounts":         strings.Count(readFile(a.T, proc+"mountinfo"), "\n"),
-		"control groups": a.groups(),
+		"control groups": a.groups(), "loop devices": len(loops(a.T, a.dir)),
 	}
 	entries, err := os.ReadDir(a.dir)
 	require.NoError(a, err)

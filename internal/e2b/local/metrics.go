@@ -33,11 +33,13 @@ func (s *sandbox) sample() e2b.Metric {
 			m.MemTotal = min(m.MemTotal, s.srv.bounds.Memory)
 		}
 	}
-	var fs unix.Statfs_t
-	if unix.Statfs(s.dir, &fs) == nil {
-		m.DiskTotal = int64(fs.Blocks) * fs.Bsize
-		m.DiskUsed = m.DiskTotal - int64(fs.Bfree)*fs.Bsize
+	s.mu.Lock()
+	d := s.disk
+	s.mu.Unlock()
+	if d == nil {
+		d = &disk{root: s.dir}
 	}
+	m.DiskTotal, m.DiskUsed = d.use()
 	return m
 }
 

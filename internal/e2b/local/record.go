@@ -36,6 +36,7 @@ type record struct {
 	Network       json.RawMessage   `json:"network,omitempty"`
 	User          string            `json:"user,omitempty"`    // the default one; empty is user
 	Workdir       string            `json:"workdir,omitempty"` // the default one; empty is the home
+	DiskMB        int               `json:"disk_mb,omitempty"` // 0: as large as the machine's
 	Start         []string          `json:"start,omitempty"`   // the template's start command
 }
 

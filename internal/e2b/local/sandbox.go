@@ -44,6 +44,7 @@ type sandbox struct {
 	// launch lets many commands start at once, but none while the jail comes,
 	// goes, freezes or thaws. It is taken before mu.
 	launch sync.RWMutex
+	disk   *disk   // nil as jail at first; stays while the jail comes and goes. Written with mu held, too
 	jail   *jail   // nil until the sandbox is first used after a start of the server
 	egress *egress // as long as the jail
 
@@ -151,6 +152,7 @@ func (s *sandbox) shut() {
 	s.launch.Lock()
 	defer s.launch.Unlock()
 	s.endJail()
+	s.srv.closeDisk(s.disk)
 	s.watch.closeAll()
 }
 
@@ -196,12 +198,30 @@ func (s *sandbox) is(st state) bool {
 	return s.state == st
 }
 
-// beginJail starts the jail and watches over it; launch is held.
-func (s *sandbox) beginJail() error {
+// openDisk makes the sandbox's files be there; launch is held.
+func (s *sandbox) openDisk() error {
 	if s.is(gone) { // whoever ended it has been here already
 		return errNoSandbox(s.id())
 	}
-	j, err := s.srv.startJail(s.srv.isolation, s.id(), s.dir)
+	if s.disk != nil {
+		return nil
+	}
+	d, err := s.srv.openDisk(s.dir)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disk = d
+	return nil
+}
+
+// beginJail starts the jail and watches over it; launch is held.
+func (s *sandbox) beginJail() error {
+	if err := s.openDisk(); err != nil {
+		return err
+	}
+	j, err := s.srv.startJail(s.srv.isolation, s.id(), s.disk)
 	if err != nil {
 		return err
 	}

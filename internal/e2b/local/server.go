@@ -72,6 +72,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openDir(); err != nil {
 		return err
 	}
+	s.openDisks()
 	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr)
 	if err != nil {
 		s.removeTemp()

@@ -112,7 +112,7 @@ func (s *snapshot) save() error {
 // owners, modes, times and attributes kept, blocks shared where the file system
 // can.
 func copyTree(ctx context.Context, from, to string) error {
-	cmd := exec.CommandContext(ctx, "cp", "-a", from+"/.", to)
+	cmd := exec.CommandContext(ctx, "cp", "-a", from+"/.", to+"/.")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the sandbox's files: %w: %.300s", err, out)
 	}
@@ -240,7 +240,10 @@ func (s *sandbox) checkpoint(ctx context.Context, verb string, take func(root st
 		}
 	}
 	s.calls.cut()
-	err := take(filepath.Join(s.dir, "root"))
+	err := s.openDisk()
+	if err == nil {
+		err = take(s.disk.root)
+	}
 	if s.jail != nil {
 		err = errors.Join(err, s.jail.thaw(ctx))
 	}

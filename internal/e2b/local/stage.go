@@ -52,7 +52,7 @@ func (j *jail) stage(cmd *exec.Cmd) error {
 	}
 	cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNS
 	return j.forks.startWith(cmd, func() (undo func() error, err error) {
-		if err := unix.Mount(j.root, stagedRoot, "", unix.MS_BIND, ""); err != nil {
+		if err := j.disk.mountAt(stagedRoot); err != nil {
 			return nil, fmt.Errorf("stage %s: %w", j.root, err)
 		}
 		undo = func() error { return unix.Unmount(stagedRoot, unix.MNT_DETACH) }

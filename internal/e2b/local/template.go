@@ -156,7 +156,7 @@ func (s *Server) template(ctx context.Context, name string, r *recipe, dir strin
 	}
 	sb.launch.Lock() // what a step left running must not change what is copied
 	sb.endJail()
-	err = copyTree(ctx, filepath.Join(sb.dir, "root"), filepath.Join(dir, "root"))
+	err = copyTree(ctx, sb.disk.root, filepath.Join(dir, "root"))
 	sb.launch.Unlock()
 	if err == nil {
 		b, err = json.Marshal(t)

@@ -1,0 +1,221 @@
+package local
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+)
+
+// loops are the images below dir that a loop device has.
+func loops(t *testing.T, dir string) (images []string) {
+	t.Helper()
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	require.NoError(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err == nil && strings.HasPrefix(string(b), dir) {
+			images = append(images, strings.TrimSpace(string(b)))
+		}
+	}
+	return images
+}
+
+// disksOf is the configuration of a server whose sandboxes have disks of n MiB.
+func disksOf(t *testing.T, n int64) Config {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("an ordinary user mounts nothing")
+	}
+	cfg := Config{DataDir: t.TempDir(), APIKey: "k", Limits: Limits{Disk: n << 20}}
+	m := newMachine(cfg)
+	defer m.close()
+	if _, err := newBlank(cfg.DataDir, n<<20); err != nil || m.tryIsolation(Strong) != nil {
+		missing(t, "no disks here: %v", err)
+	}
+	return cfg
+}
+
+// TestDiskFiller: who fills his disk harms nobody else, and has room again when
+// he removes what he wrote.
+func TestDiskFiller(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 32)
+	c := newClient(t, start(t, cfg))
+	a, b := c.create(""), c.create("")
+	require.Equal(t, 32, a.detail().DiskSizeMB)
+	for _, fill := range []string{
+		"mkdir many && cd many && i=0 && while :>$i; do i=$((i+1)); done",
+		"rm -r many; yes | head -c 100000000 >fill",
+		"rm fill; sudo sh -c 'yes | head -c 100000000 >/root/fill'; yes >fill",
+	} {
+		require.Contains(t, a.run(fill).stderr.String(), "No space left on device", fill)
+		unharmed(c, b)
+	}
+	r := a.envd("POST", "/files?path=up", strings.Repeat("x", 1<<20), "Content-Type", "application/octet-stream")
+	require.Equal(t, http.StatusInsufficientStorage, r.status, r.body)
+	require.Contains(t, r.body, `"code":507`)
+	var err error
+	for i := 0; err == nil && i < 10000; i++ {
+		err = a.mkdir(fmt.Sprint("dirs/", i))
+	}
+	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "%v", err)
+
+	var m struct {
+		Total int64 `json:"disk_total"`
+		Used  int64 `json:"disk_used"`
+	}
+	a.envd("GET", "/metrics", "").into(t, &m)
+	require.InDelta(t, 32<<20, m.Total, 8<<20)
+	require.Greater(t, m.Used, m.Total*9/10)
+	require.NoError(t, b.run("yes | head -c 10000000 >f && rm f").err)
+	require.Equal(t, "", b.run("ls /lost+found 2>/dev/null").stdout.String())
+
+	onMachine := func() int64 {
+		st, err := os.Stat(filepath.Join(cfg.DataDir, a.SandboxID, imageFile))
+		require.NoError(t, err)
+		return st.Sys().(*syscall.Stat_t).Blocks * 512
+	}
+	require.Greater(t, onMachine(), int64(24<<20))
+	require.Equal(t, "done\n", a.run("sudo rm fill /root/fill && echo done").stdout.String())
+	require.Eventually(t, func() bool { return onMachine() < 8<<20 }, patience, 10*time.Millisecond, "the machine has it back")
+	require.NoError(t, a.mkdir("dir"))
+	require.Equal(t, "10000000\n", a.run("yes | head -c 10000000 >f; stat -c %s f").stdout.String())
+	require.Equal(t, 204, c.call("DELETE", a.on(""), "").status)
+	require.Eventually(t, func() bool { return len(loops(t, cfg.DataDir)) == 1 }, patience, 5*time.Millisecond)
+	unharmed(c, b)
+}
+
+// TestDiskStaysAsItWasMade: servers with other limits take over what is there.
+func TestDiskStaysAsItWasMade(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 32)
+	cfg.Limits.Disk = -1
+	srv, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	c := newClient(t, srv)
+	before := map[string]*testBox{}
+	const full = "yes | head -c 50000000 >f; stat -c %s f; rm f"
+	begun := func(name, body string) {
+		before[name] = c.create(body)
+		before[name].put("of", name)
+	}
+	begun("none", "")
+	require.Equal(t, "50000000\n", before["none"].run(full).stdout.String())
+	require.Equal(t, diskMB, before["none"].detail().DiskSizeMB)
+	for _, size := range []int64{32, 64, -1} {
+		written := map[string]string{"none": "50000000\n"}
+		if size == 32 { // of one file at least
+			written["none"] = "33554432\n"
+		}
+		require.NoError(t, srv.Close())
+		cfg.Limits.Disk = max(size<<20, -1)
+		srv, err = Start(t.Context(), cfg)
+		require.NoError(t, err)
+		c.srv = srv
+		for name, b := range before { // of the first that is asked, nothing was used since the start
+			require.Equal(t, name, c.create(fmt.Sprintf(`{"templateID":%q}`, b.snapshot("{}").ID)).content("of"))
+			require.Equal(t, name, b.content("of"))
+			r := b.run(full)
+			if want := written[name]; want != "" {
+				require.Equal(t, want, r.stdout.String())
+			} else {
+				require.Contains(t, r.stderr.String(), "No space left on device")
+			}
+		}
+		if size == 32 {
+			begun("small", "")
+			require.Equal(t, 32, before["small"].detail().DiskSizeMB)
+		}
+		require.Equal(t, 32, before["small"].detail().DiskSizeMB)
+	}
+	require.NoError(t, srv.Close())
+	require.Eventually(t, func() bool { return len(loops(t, cfg.DataDir)) == 0 }, patience, 5*time.Millisecond)
+}
+
+// TestDiskIsMended: what a machine that went down left is made good before it is
+// used.
+func TestDiskIsMended(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 32)
+	srv, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	c := newClient(t, srv)
+	b := c.create("")
+	b.put("f", "kept")
+	image := filepath.Join(cfg.DataDir, b.SandboxID, imageFile)
+	state := func() string {
+		out, err := exec.Command("dumpe2fs", "-h", image).Output()
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(string(out), "Filesystem state:")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.TrimSpace(line)
+	}
+	require.Equal(t, "not clean", state(), "while it is in use")
+	require.NoError(t, srv.Close())
+	require.Eventually(t, func() bool { return state() == "clean" }, patience, 5*time.Millisecond)
+	out, err := exec.Command("debugfs", "-w", "-R", "set_super_value state 0", image).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "not clean", state())
+	srv, err = Start(t.Context(), cfg)
+	require.NoError(t, err)
+	c.srv = srv
+	require.Equal(t, "kept", b.content("f"))
+	require.NoError(t, srv.Close())
+	require.Eventually(t, func() bool { return state() == "clean" }, patience, 5*time.Millisecond)
+
+	require.NoError(t, os.Truncate(image, 4096)) // beyond that
+	c.srv = start(t, cfg)
+	require.Equal(t, 500, b.envd("GET", "/files?path=f", "").status)
+	unharmed(c, c.create(""))
+}
+
+// TestDiskHasOneUser: what a server left must be gone before the next mounts it.
+func TestDiskHasOneUser(t *testing.T) {
+	t.Parallel()
+	open := func() *os.File {
+		f, err := os.OpenFile(filepath.Join(t.TempDir(), "..", imageFile), os.O_RDWR|os.O_CREATE, 0o600)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	first, second := open(), open()
+	require.NoError(t, lockImage(first, patience))
+	require.ErrorContains(t, lockImage(second, time.Millisecond), "in use by another server")
+	got := make(chan error)
+	go func() { got <- lockImage(second, patience) }()
+	require.NoError(t, first.Close())
+	require.NoError(t, <-got)
+
+	cfg := disksOf(t, 32)
+	c := newClient(t, start(t, cfg))
+	b := c.create("")
+	image, err := os.OpenFile(filepath.Join(cfg.DataDir, b.SandboxID, imageFile), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer image.Close()
+	require.Error(t, lockImage(image, time.Millisecond), "a sandbox in use holds it")
+	require.Equal(t, 204, c.call("DELETE", b.on(""), "").status)
+	require.NoError(t, lockImage(image, patience))
+}
+
+// TestFileSizeLimit: where there are no disks, a file has a limit.
+func TestFileSizeLimit(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		c.srv = start(c.T, Config{Isolation: Isolation(c.srv.Isolation()), Limits: Limits{Disk: 2 << 20}})
+		if c.srv.blank != nil {
+			require.Contains(c, c.call("GET", "/health", "").body, "\ndisk: 2 MiB a sandbox (ext4 in a file)\n")
+			return
+		}
+		require.Contains(c, c.call("GET", "/health", "").body, "\ndisk: 2 MiB of each file (RLIMIT_FSIZE): disks of their own need ")
+		b := c.create("")
+		require.Equal(c, "2097152\n", b.run("(yes >f) 2>/dev/null; stat -c %s f").stdout.String())
+	})
+}
