@@ -78,6 +78,7 @@ func (a app) e2bCommand() *cli.Command {
 			&cli.DurationFlag{Name: "latency", Usage: "let every call wait `DURATION`, as the way to a cloud does", Destination: &o.latency},
 			&cli.Int64Flag{Name: "memory", Usage: "let a sandbox use `MIB` MiB of memory; -1 is no limit", Value: 2048, Destination: &o.memory},
 			&cli.IntFlag{Name: "processes", Usage: "let a sandbox have `N` processes, threads counted; -1 is no limit", Value: 1024, Destination: &o.processes},
+			&cli.Int64Flag{Name: "disk", Usage: "give a sandbox a disk of `MIB` MiB; -1 is no limit but the machine's", Value: 10240, Destination: &o.disk},
 			&cli.StringFlag{Name: "network", Usage: "what a sandbox reaches past its egress proxy: `none` but itself, or host, this machine's network with its loopback", Value: "none", Destination: &o.network},
 			&cli.StringFlag{Name: "egress-ca", Usage: "let sandboxes and their egress proxies trust the certificates in `FILE` too, in PEM", Destination: &o.egressCA, TakesFile: true},
 			&cli.StringFlag{Name: "templates", Usage: "build a template of each directory in `DIR` that has a Dockerfile or an e2b.Dockerfile (docs/e2b.md)", Destination: &o.templates, TakesFile: true},

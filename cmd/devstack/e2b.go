@@ -18,6 +18,7 @@ type e2bOptions struct {
 	insecure                         bool
 	memory                           int64 // MiB
 	processes                        int
+	disk                             int64 // MiB
 	network, egressCA                string
 	templates                        string
 	strict                           bool
@@ -33,11 +34,14 @@ func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err err
 	if o.processes == 0 || o.processes < -1 {
 		return e, closeAll, fmt.Errorf("--processes %d: want a number, or -1 for no limit", o.processes)
 	}
+	if (o.disk < 16 && o.disk != -1) || o.disk > 1<<24 {
+		return e, closeAll, fmt.Errorf("--disk %d: want MiB, from 16 to %d, or -1 for no limit", o.disk, 1<<24)
+	}
 	if o.network != "none" && o.network != "host" {
 		return e, closeAll, fmt.Errorf("--network %q: want none or host", o.network)
 	}
 	e.NoNetwork, e.EgressCA = o.network == "none", o.egressCA
-	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes}
+	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes, Disk: max(o.disk<<20, -1)}
 	if o.strict && o.templates == "" {
 		return e, closeAll, errors.New("--strict-templates: there are none without --templates DIR")
 	}
