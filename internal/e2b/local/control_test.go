@@ -34,6 +34,10 @@ func TestErrorBodies(t *testing.T) {
 		{"timeout above plan", "POST", "/v2/sandboxes", `{"templateID":"base","timeout":90000}`, 400, "Timeout cannot be greater than 24 hours"},
 		{"timeout huge", "POST", "/v2/sandboxes", `{"templateID":"base","timeout":9223372036854775807}`, 400, "Timeout cannot be greater than 24 hours"},
 		{"disk only without autoPause", "POST", "/v2/sandboxes", `{"templateID":"base","autoPauseMemory":false}`, 400, "autoPause"},
+		{"disk only and woken by traffic", "POST", "/v2/sandboxes", `{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`, 400, "autoResume"},
+		{"volumes", "POST", "/v2/sandboxes", `{"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]}`, 400, "volume mounts"},
+		{"a number for a text", "POST", "/v2/sandboxes", `{"templateID":1}`, 400, "Error when parsing request"},
+		{"a body beyond bounds", "POST", "/v2/sandboxes", `{"templateID":"` + strings.Repeat("x", maxBody) + `"}`, 413, "too large"},
 		{"private without secure", "POST", "/sandboxes", `{"templateID":"base","network":{"allowPublicTraffic":false}}`, 400, "secure"},
 		{"connect v1 without timeout", "POST", live.on("/connect"), "{}", 400, "timeout is required"},
 		{"connect with zero", "POST", live.on("/connect"), `{"timeout":0}`, 400, "Timeout must be greater than 0"},
@@ -44,6 +48,21 @@ func TestErrorBodies(t *testing.T) {
 		{"network of a paused one", "PUT", asleep.on("/network"), `{}`, 404, "not found"},
 		{"bad page token", "GET", "/v2/sandboxes?nextToken=abc", "", 400, "Invalid next token"},
 		{"bad limit", "GET", "/v2/sandboxes?limit=101", "", 400, "limit"},
+		{"no limit", "GET", "/v2/sandboxes?limit=0", "", 400, "limit"},
+		{"bad order", "GET", "/v2/sandboxes?order=up", "", 400, "order"},
+		{"bad time", "GET", "/v2/sandboxes?startedAfter=now", "", 400, "startedAfter"},
+		{"bad metadata of the old list", "GET", "/sandboxes?metadata=a", "", 400, "invalid key value pair"},
+		{"metrics of 101", "GET", "/sandboxes/metrics?sandbox_ids=" + strings.Repeat("inone,", 100) + "inone", "", 400, "the maximum is 100"},
+		{"1001 lines of a log", "GET", "/v2" + live.on("/logs?limit=1001"), "", 400, "Invalid limit"},
+		{"a log to the side", "GET", live.on("/logs?direction=left"), "", 400, "Invalid direction"},
+		{"logs of nothing", "GET", "/v2/sandboxes/inone/logs", "", 404, "not found"},
+		{"snapshot of nothing", "POST", "/sandboxes/inone/snapshots", "", 404, "not found"},
+		{"fork of nothing", "POST", "/sandboxes/inone/fork", "", 404, "not found"},
+		{"a fork for no time", "POST", live.on("/fork"), `{"timeout":0}`, 400, "Timeout must be greater than 0"},
+		{"timeout of nothing", "POST", "/sandboxes/inone/timeout", `{"timeout":1}`, 404, "not found"},
+		{"timeout without a time", "POST", live.on("/timeout"), `{}`, 400, "timeout is required"},
+		{"resume of nothing", "POST", "/sandboxes/inone/resume", "", 404, "not found"},
+		{"pause of nothing", "POST", "/sandboxes/inone/pause", "", 404, "not found"},
 		{"bad state", "GET", "/v2/sandboxes?state=asleep", "", 400, "state"},
 		{"bad metadata", "GET", "/v2/sandboxes?metadata=a", "", 400, "invalid key value pair"},
 		{"template with a tag", "GET", "/v2/sandboxes?template=a%3Ab", "", 400, "tag"},
@@ -169,6 +188,8 @@ func TestQuotaAndRate(t *testing.T) {
 	n, err := strconv.Atoi(r.header.Get("Retry-After"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, n, 1)
+	require.Equal(t, []string{"1", "0", r.header.Get("Retry-After")},
+		[]string{r.header.Get("RateLimit-Limit"), r.header.Get("RateLimit-Remaining"), r.header.Get("RateLimit-Reset")})
 }
 
 func TestList(t *testing.T) {

@@ -122,6 +122,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) error {
 		from = tpl.files
 		tpl.apply(&rec)
 	}
+	if alias, _, ok := parseName(q.TemplateID); ok { // a template's id, and what lists filter by, has no tag
+		rec.Template = alias
+	}
 	sb, err := s.begin(r.Context(), rec, from)
 	if err != nil {
 		return err

@@ -102,8 +102,12 @@ func (s *Server) dataPlane(envd http.Handler) http.Handler {
 	})
 }
 
-// route finds the sandbox's id and the port that a call is for.
+// route finds the sandbox's id and the port that a call is for: by a host name of
+// the sandbox's own, else by the headers.
 func (s *Server) route(r *http.Request) (id, port string, err error) {
+	if m := hostForm.FindStringSubmatch(r.Host); m != nil {
+		return m[2], m[1], nil
+	}
 	id, port = r.Header.Get(headerSandbox), r.Header.Get(headerPort)
 	switch {
 	case id != "" && port != "":
@@ -114,9 +118,6 @@ func (s *Server) route(r *http.Request) (id, port string, err error) {
 		return id, port, nil
 	case id != "" || port != "":
 		return "", "", failf(http.StatusBadRequest, "missing header")
-	}
-	if m := hostForm.FindStringSubmatch(r.Host); m != nil {
-		return m[2], m[1], nil
 	}
 	if id := s.bySignature(r); id != "" {
 		return id, envdPort, nil

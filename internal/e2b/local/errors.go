@@ -16,6 +16,7 @@ type apiError struct {
 	message    string
 	semantic   string        // error_code; mostly empty
 	retryAfter time.Duration // only with the rate limit's 429
+	limit      int           // calls that it lets through at once
 }
 
 func (e *apiError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.message) }
@@ -33,8 +34,8 @@ func errQuota(limit int) *apiError {
 		"If you need more, please pause or kill a running sandbox", limit)
 }
 
-func errRate(wait time.Duration) *apiError {
-	return &apiError{status: http.StatusTooManyRequests, message: "Rate limit exceeded", retryAfter: wait}
+func errRate(limit int, wait time.Duration) *apiError {
+	return &apiError{status: http.StatusTooManyRequests, message: "Rate limit exceeded", retryAfter: wait, limit: limit}
 }
 
 // errClosing answers calls that meet a server on its way out.
@@ -44,7 +45,7 @@ var errClosing = failf(http.StatusServiceUnavailable, "the server is closing")
 func writeError(w http.ResponseWriter, err error) {
 	e := asAPIError(err)
 	if e.retryAfter > 0 {
-		setRetryAfter(w.Header(), e.retryAfter)
+		setRetryAfter(w.Header(), e.retryAfter, e.limit)
 	}
 	writeJSON(w, e.status, errorBody(e))
 }
@@ -67,9 +68,10 @@ func asAPIError(err error) *apiError {
 }
 
 // setRetryAfter says when to come again, in whole seconds and at least one.
-func setRetryAfter(h http.Header, wait time.Duration) {
+func setRetryAfter(h http.Header, wait time.Duration, limit int) {
 	s := strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second)))
 	h.Set("Retry-After", s)
+	h.Set("RateLimit-Limit", strconv.Itoa(max(1, limit)))
 	h.Set("RateLimit-Remaining", "0")
 	h.Set("RateLimit-Reset", s)
 }

@@ -190,7 +190,7 @@ func (f *Faults) take(op, sandbox string) *armed {
 
 func (s Status) write(w http.ResponseWriter) {
 	if s.RetryAfter > 0 {
-		setRetryAfter(w.Header(), s.RetryAfter)
+		setRetryAfter(w.Header(), s.RetryAfter, 1)
 	}
 	if s.Body != "" {
 		w.WriteHeader(s.Code)

@@ -50,8 +50,8 @@ func (s *sandbox) extend(d time.Duration) error {
 func (s *sandbox) refresh(d time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != running {
-		return errNoSandbox(s.id())
+	if err := s.settled(); err != nil {
+		return err
 	}
 	return s.extend(d)
 }
@@ -64,15 +64,23 @@ func (s *sandbox) clip(end time.Time) time.Time {
 	return end
 }
 
-// setTimeout moves the end to d from now, sooner or later than it was.
-func (s *sandbox) setTimeout(d time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// settled is the error of calls that only a running sandbox takes; mu is held.
+func (s *sandbox) settled() error {
 	switch s.state {
 	case gone, paused:
 		return errNoSandbox(s.id())
 	case pausing, resuming:
 		return failf(http.StatusConflict, "sandbox %q is in '%s' state", s.id(), s.state)
+	}
+	return nil
+}
+
+// setTimeout moves the end to d from now, sooner or later than it was.
+func (s *sandbox) setTimeout(d time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.settled(); err != nil {
+		return err
 	}
 	now := time.Now()
 	if d > 0 && now.Sub(s.rec.StartedAt) >= s.srv.cfg.MaxLength {

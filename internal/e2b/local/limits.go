@@ -34,7 +34,7 @@ func (l *limits) create() error {
 	r := l.rate.Reserve()
 	if d := r.Delay(); d > 0 {
 		r.Cancel()
-		return errRate(max(d, time.Millisecond))
+		return errRate(l.rate.Burst(), max(d, time.Millisecond))
 	}
 	return nil
 }

@@ -99,6 +99,7 @@ func parseQuery(v url.Values) (q query, err error) {
 	if q.template = v.Get("template"); strings.Contains(q.template, ":") {
 		return q, failf(http.StatusBadRequest, "Invalid template: a tag is not allowed")
 	}
+	q.template = strings.TrimPrefix(q.template, namespace+"/")
 	if q.metadata, err = parseMetadata(v); err != nil {
 		return q, err
 	}

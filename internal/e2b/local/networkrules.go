@@ -32,11 +32,8 @@ func (s *Server) network(sb *sandbox, w http.ResponseWriter, r *http.Request) er
 func (s *sandbox) setNetwork(update map[string]json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.state {
-	case gone, paused:
-		return errNoSandbox(s.id())
-	case pausing, resuming:
-		return failf(http.StatusConflict, "sandbox %q is in '%s' state", s.id(), s.state)
+	if err := s.settled(); err != nil {
+		return err
 	}
 	rec := s.rec
 	if err := rec.replaceNetwork(update); err != nil {

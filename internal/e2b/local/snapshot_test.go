@@ -93,6 +93,12 @@ func TestNamedSnapshots(t *testing.T) {
 		require.Equal(t, want, c.create(fmt.Sprintf(`{"templateID":%q}`, name)).content("f"), "%s", name)
 	}
 	require.Equal(t, 404, c.call("POST", "/v2/sandboxes", `{"templateID":"local/work:v3"}`).status)
+	require.Equal(t, "work", c.create(`{"templateID":"local/work:v2"}`).TemplateID, "an id has no tag")
+	for _, name := range []string{"work", "local%2Fwork"} {
+		var list []e2b.ListedSandbox
+		c.call("GET", "/v2/sandboxes?template="+name, "").into(t, &list)
+		require.Len(t, list, 5, "those of every tag: %s", name)
+	}
 
 	require.NoError(t, c.srv.Close())
 	c = newClient(t, start(t, Config{Isolation: None, DataDir: data}))
