@@ -219,3 +219,23 @@ func TestFileSizeLimit(t *testing.T) {
 		require.Equal(c, "2097152\n", b.run("(yes >f) 2>/dev/null; stat -c %s f").stdout.String())
 	})
 }
+
+// TestMachinesDiskIsFull: sandboxes may be promised more than the machine has. It
+// is theirs to notice; the server goes on, and so does what can when there is room.
+func TestMachinesDiskIsFull(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 64)
+	require.NoError(t, syscall.Mount("small", cfg.DataDir, "tmpfs", 0, "size=24m"))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(cfg.DataDir, syscall.MNT_DETACH)) })
+	c := newClient(t, start(t, cfg))
+	a, b := c.create(""), c.create("")
+	r := a.run("yes | head -c 40000000 >fill; sync fill")
+	require.NotEmpty(t, r.stderr.String(), "who syncs is told")
+	full := c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`)
+	require.Equal(t, http.StatusServiceUnavailable, full.status, full.body)
+	require.Contains(t, full.body, `"error_code":"sandbox_capacity_unavailable"`)
+	require.Equal(t, "well\n", b.run("echo well").stdout.String())
+	require.Equal(t, 204, c.call("DELETE", a.on(""), "").status)
+	require.Eventually(t, func() bool { return c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`).status == 201 }, patience, 50*time.Millisecond)
+	require.Equal(t, "kept\n", b.run("echo kept >f; sync f; cat f").stdout.String())
+}
