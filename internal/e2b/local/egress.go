@@ -210,6 +210,8 @@ func (e *egress) forward(w http.ResponseWriter, r *http.Request, scheme, host st
 		ErrorLog:      e.outer.ErrorLog,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, host, err) },
 	}
+	// Answers may begin before a request has ended, as they may over HTTP/2.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	p.ServeHTTP(w, r)
 }
 

@@ -142,10 +142,13 @@ func (t *trust) upstream() *tls.Config {
 
 var errNotProxied = errors.New("no connection of a proxy's")
 
-// downstream is how a sandbox sees the proxy in that server's place.
+// downstream is how a sandbox sees the proxy in that server's place. Who takes
+// both gets HTTP/1.1, whatever the server behind speaks: git before 2.44 with
+// curl 7.84 to 8.4 hangs in long uploads over HTTP/2 (curl asks for more after
+// the end of a body, and git waits for it). Who takes HTTP/2 alone gets it.
 func (t *trust) downstream() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1", "h2"},
 		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c, ok := h.Conn.(*proxied)
 			if !ok {
