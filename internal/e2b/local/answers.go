@@ -3,16 +3,26 @@ package local
 import (
 	"encoding/json"
 	"net/http"
+	"runtime"
 
 	"github.com/sandjet/sandjet/internal/e2b"
 )
 
-// What every sandbox of this server says about its size.
-const (
-	cpuCount = 2
-	memoryMB = 512
-	diskMB   = 10240
-)
+// size is what sandboxes say of their size: their limits, and where they have
+// none, what the machine has.
+type size struct{ cpus, memoryMB, diskMB int }
+
+// leastMemoryMB is the least that E2B's document lets a sandbox have.
+const leastMemoryMB = 128
+
+func (s *Server) sandboxSize() size {
+	memory := machineMemory()
+	if s.bounds.Memory > 0 {
+		memory = min(memory, s.bounds.Memory)
+	}
+	total, _ := (&disk{root: s.dir}).use()
+	return size{cpus: runtime.NumCPU(), memoryMB: max(leastMemoryMB, int(memory>>20)), diskMB: int(total >> 20)}
+}
 
 // answer is what create, connect and resume say.
 func answer(r record) e2b.Sandbox {
@@ -26,14 +36,13 @@ func answer(r record) e2b.Sandbox {
 	return a
 }
 
-func listed(r record) e2b.ListedSandbox {
-	disk := diskMB
+func (z size) listed(r record) e2b.ListedSandbox {
 	if r.DiskMB > 0 {
-		disk = r.DiskMB
+		z.diskMB = r.DiskMB
 	}
 	return e2b.ListedSandbox{
 		SandboxID: r.ID, TemplateID: r.Template, ClientID: clientID, Alias: r.Template, State: r.State,
-		StartedAt: r.StartedAt, EndAt: r.EndAt, CPUCount: cpuCount, MemoryMB: memoryMB, DiskSizeMB: disk,
+		StartedAt: r.StartedAt, EndAt: r.EndAt, CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskSizeMB: z.diskMB,
 		EnvdVersion: EnvdVersion, Metadata: r.Metadata,
 	}
 }
@@ -54,7 +63,7 @@ func (s *Server) detail(sb *sandbox, w http.ResponseWriter, _ *http.Request) err
 	}
 	r := sb.snapshot()
 	d := detail{
-		ListedSandbox: listed(r), Token: r.Token, AllowInternet: r.AllowInternet, Network: shownNetwork(r.Network),
+		ListedSandbox: s.size.listed(r), Token: r.Token, AllowInternet: r.AllowInternet, Network: shownNetwork(r.Network),
 		Lifecycle: e2b.Lifecycle{OnTimeout: "kill", AutoResume: r.AutoResume},
 	}
 	if r.AutoPause {

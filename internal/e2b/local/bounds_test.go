@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -119,6 +120,8 @@ func TestUseIsTheSandboxsOwn(t *testing.T) {
 	}
 	b.envd("GET", "/metrics", "").into(t, &m)
 	require.EqualValues(t, 256<<20, m.Total)
+	require.Equal(t, 256, b.detail().MemoryMB)
+	require.Equal(t, runtime.NumCPU(), b.detail().CPUCount)
 	require.Less(t, m.Used, m.Total)
 }
 
@@ -157,6 +160,8 @@ func TestInForceIsTold(t *testing.T) {
 		}
 	}
 	c := newClient(t, start(t, Config{Limits: Limits{Memory: -1, Processes: -1, Disk: -1}}))
+	require.EqualValues(t, machineMemory()>>20, c.create("").detail().MemoryMB)
+	require.Equal(t, leastMemoryMB, newClient(t, start(t, Config{Isolation: None, Limits: Limits{Memory: 1 << 20}})).create("").detail().MemoryMB)
 	require.Contains(t, c.call("GET", "/health", "").body, "\nmemory: no limit\nprocesses: no limit\ndisk: no limit\n")
 	require.Equal(t, "2 GiB", bytesText(defaultMemory))
 	require.Equal(t, "1025 bytes", bytesText(1025))

@@ -38,7 +38,7 @@ func (s *Server) listRunning(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := query{states: []e2b.SandboxState{e2b.StateRunning}, metadata: meta, limit: 1 << 30}
-	page, _ := q.page(s.records())
+	page, _ := q.page(s.records(), s.size)
 	writeJSON(w, http.StatusOK, page)
 	return nil
 }
@@ -54,7 +54,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		all := query{states: []e2b.SandboxState{e2b.StateRunning}, metadata: q.metadata, template: q.template, after: q.after}
 		w.Header().Set("X-Total-Running", strconv.Itoa(len(all.filter(records))))
 	}
-	page, next := q.page(records)
+	page, next := q.page(records, s.size)
 	if next != "" {
 		w.Header().Set("X-Next-Token", next)
 	}
@@ -189,7 +189,7 @@ func (c cursor) compare(d cursor) int {
 func (r record) cursor() cursor { return cursor{at: r.StartedAt, id: r.ID} }
 
 // page is one page and the token of the next, if there is one.
-func (q *query) page(records []record) (page []e2b.ListedSandbox, next string) {
+func (q *query) page(records []record, of size) (page []e2b.ListedSandbox, next string) {
 	fit := q.filter(records)
 	slices.SortFunc(fit, func(a, b record) int { return q.order(a.cursor().compare(b.cursor())) })
 	if q.from.id != "" {
@@ -201,7 +201,7 @@ func (q *query) page(records []record) (page []e2b.ListedSandbox, next string) {
 	}
 	page = make([]e2b.ListedSandbox, 0, len(fit)) // an empty page is [], not null
 	for _, r := range fit {
-		page = append(page, listed(r))
+		page = append(page, of.listed(r))
 	}
 	return page, next
 }

@@ -54,6 +54,15 @@ func (s *sandbox) memoryUsed() (int64, bool) {
 	return s.jail.group.used()
 }
 
+// machineMemory is what the machine has, in bytes.
+func machineMemory() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 0
+	}
+	return int64(si.Totalram) * int64(si.Unit)
+}
+
 // metrics answers with what the sandbox used, from start to end; a running
 // one's use of now is the last sample.
 func (s *Server) metrics(sb *sandbox, w http.ResponseWriter, r *http.Request) error {

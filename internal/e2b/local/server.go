@@ -26,6 +26,7 @@ type Server struct {
 	temp      string // removed by Close
 	isolation Isolation
 	sudo      bool
+	size      size
 	limits    *limits
 	shelf     *shelf
 	templates map[string]*builtTemplate // by name; not changed after the start
@@ -73,6 +74,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.openDisks()
+	s.size = s.sandboxSize()
 	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr)
 	if err != nil {
 		s.removeTemp()
@@ -201,7 +203,7 @@ func (s *Server) Faults() *Faults { return s.cfg.Faults }
 func (s *Server) Sandboxes() []e2b.ListedSandbox {
 	var list []e2b.ListedSandbox
 	for _, sb := range s.all() {
-		list = append(list, listed(sb.snapshot()))
+		list = append(list, s.size.listed(sb.snapshot()))
 	}
 	return list
 }
