@@ -1,6 +1,7 @@
 package git_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,32 @@ func TestPush(t *testing.T) {
 			require.True(t, p.There)
 		})
 	}
+}
+
+// TestUploadsKnowTheirHTTP looks at git's configuration while it fetches and pushes.
+func TestUploadsKnowTheirHTTP(t *testing.T) {
+	t.Parallel()
+	f := newForge(t)
+	r, _ := f.seeded(t, "app")
+	w := work(t, r)
+	asked := map[string]string{}
+	f.set(func() {
+		f.before = func(path string) {
+			_, service, _ := strings.Cut(path, "service=")
+			out, err := output("", "find", w.Desk, "-name", ".gitconfig", "-exec", "git", "config", "-f", "{}", "http.version", ";")
+			f.set(func() { asked[service] += fmt.Sprint(out, err) })
+		}
+	})
+	c, err := w.Clone(t.Context(), git.CloneOptions{Branch: "task"})
+	require.NoError(t, err)
+	write(t, w.Dir, "new", "text")
+	_, err = w.Push(t.Context(), git.PushOptions{Commit: commit(t, w, c.Base).Commit, Branch: "task"})
+	require.NoError(t, err)
+	f.set(func() {
+		for _, service := range []string{"git-upload-pack", "git-receive-pack"} {
+			require.Contains(t, asked[service], "HTTP/1.1\n", service)
+		}
+	})
 }
 
 // The branch moves between clone and push, in each way a clone can be.

@@ -75,6 +75,8 @@ if [ -n "${SANDJET_COMMITTER_NAME-}" ]; then
 	export GIT_AUTHOR_NAME="$SANDJET_AUTHOR_NAME" GIT_AUTHOR_EMAIL="$SANDJET_AUTHOR_EMAIL"
 	export GIT_COMMITTER_NAME="$SANDJET_COMMITTER_NAME" GIT_COMMITTER_EMAIL="$SANDJET_COMMITTER_EMAIL"
 fi
+# With curl 7.84 to 8.4, git before 2.44 hangs in uploads over HTTP/2 now and then,
+# where lowSpeedTime does not end it either.
 cat >"$GIT_CONFIG_GLOBAL" <<'CONFIG'
 [core]
 	hooksPath = /dev/null
@@ -117,6 +119,7 @@ cat >"$GIT_CONFIG_GLOBAL" <<'CONFIG'
 [tag]
 	gpgSign = false
 [http]
+	version = HTTP/1.1
 	lowSpeedLimit = 1
 	lowSpeedTime = 120
 [gpg]
