@@ -80,12 +80,12 @@ func (r *report) line(line []byte) {
 			reason := skipReason(r.pending[key])
 			r.skipped[reason] = append(r.skipped[reason], e.Test)
 		}
-		delete(r.pending, key)
+		r.drop(key)
 	case "pass":
 		if e.Test != "" {
 			r.passed++
 		}
-		delete(r.pending, key)
+		r.drop(key)
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *report) broken() (n int) {
 // output keeps a test's lines until it is known whether it fails; a package's
 // own lines go out at once, but for a bare PASS and the like.
 func (r *report) output(key string, e event) {
-	if strings.Contains(e.Output, "WARNING: DATA RACE") || strings.HasPrefix(e.Output, "panic: ") {
+	if grave(e.Output) {
 		r.final = true
 	}
 	if e.Test != "" {
@@ -134,6 +134,23 @@ func (r *report) output(key string, e event) {
 		return
 	}
 	fmt.Fprint(r.w, e.Output)
+}
+
+// grave says whether a line begins the report of what is wrong with the process,
+// whichever test it seems to come from.
+func grave(line string) bool {
+	return strings.Contains(line, "WARNING: DATA RACE") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+}
+
+// drop forgets what a test that did not fail has printed. A race of others may
+// stand in there: go test takes what the process prints for the words of the test
+// that spoke last.
+func (r *report) drop(key string) {
+	if slices.ContainsFunc(r.pending[key], grave) {
+		fmt.Fprintf(r.w, "printed during %s, which did not fail:\n", key)
+		r.flush(key)
+	}
+	delete(r.pending, key)
 }
 
 func (r *report) flush(key string) {

@@ -134,6 +134,32 @@ func TestRaceIsFinal(t *testing.T) {
 	require.True(t, r.final)
 }
 
+// A race, a panic or a fatal error is printed wherever go test puts it.
+func TestNothingGraveIsLost(t *testing.T) {
+	t.Parallel()
+	for _, grave := range []string{"WARNING: DATA RACE", "panic: of a goroutine", "fatal error: concurrent map writes"} {
+		for _, ends := range []string{"pass", "skip", "fail"} {
+			for _, test := range []string{`,"Test":"TestA"`, ""} {
+				var out strings.Builder
+				r := newReport(&out)
+				require.NoError(t, r.read(strings.NewReader(strings.NewReplacer("GRAVE", grave, "ENDS", ends, "TEST", test).Replace(
+					`{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p"TEST,"Output":"GRAVE\n"}
+{"Action":"output","Package":"p"TEST,"Output":"  m.f()\n"}
+{"Action":"ENDS","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: chatter\n"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"fail","Package":"p"}
+`))))
+				r.close()
+				require.Contains(t, out.String(), grave+"\n  m.f()\n", "%s%s", ends, test)
+				require.NotContains(t, out.String(), "chatter")
+				require.True(t, r.final)
+			}
+		}
+	}
+}
+
 func TestMissingParts(t *testing.T) {
 	t.Parallel()
 	none := missingParts(func(p string) (string, error) { return p, nil })
