@@ -45,6 +45,14 @@ func TestFaultStatus(t *testing.T) {
 	require.Equal(t, "boom", b.envd("GET", "/health", "").body)
 	require.Equal(t, "boom", c.call("GET", b.on(""), "").body)
 	require.Equal(t, 204, other.envd("GET", "/health", "").status)
+	for id, status := range map[string]int{b.SandboxID: 500, other.SandboxID: 204} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", c.srv.URL()+"/health", nil)
+		require.NoError(t, err)
+		req.Host = envdPort + "-" + id + ".e2b.test"
+		r, err := c.do(req)
+		require.NoError(t, err)
+		require.Equal(t, status, r.status, "by the host's name")
+	}
 }
 
 func TestFaultLostAnswer(t *testing.T) {

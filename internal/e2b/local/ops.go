@@ -90,6 +90,9 @@ func envdOperation(r *http.Request) string {
 
 // sandboxOf finds the sandbox a call is for, or nothing.
 func sandboxOf(r *http.Request) string {
+	if m := hostForm.FindStringSubmatch(r.Host); m != nil {
+		return m[2]
+	}
 	if isDataPlane(r) {
 		id, _ := parseID(r.Header.Get(headerSandbox))
 		return id

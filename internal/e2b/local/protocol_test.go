@@ -71,9 +71,9 @@ func TestAutoPauseOfTheDiskAlone(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, start(t, Config{Isolation: None}))
 	b := c.create(`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`)
+	end := b.detail().EndAt
 	b.put("f", "kept")
 	b.begin(sh("sleep 100"))
-	end := b.detail().EndAt
 	require.Equal(t, end, b.detail().EndAt, "traffic does not extend it")
 	require.Equal(t, 204, c.call("POST", b.on("/timeout"), `{"timeout":0}`).status)
 	require.Eventually(t, func() bool { return b.detail().State == e2b.StatePaused }, patience, time.Millisecond)
@@ -371,4 +371,16 @@ func TestSignedUploadWithoutAPath(t *testing.T) {
 	require.Equal(t, 200, r.status, "%s", r.body)
 	require.Equal(t, "signed", b.content("d/named"))
 	require.Equal(t, 401, c.call("GET", "/files?path=d/named&"+q.Encode(), "").status, "it is for no other call")
+}
+
+// TestEndsAreForgotten after the 30 s that they are told for.
+func TestEndsAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b := c.create("")
+	r := b.run("exit 4")
+	require.EqualValues(t, 4, b.follow(r.pid, nil).end.GetExitCode())
+	require.Eventually(t, func() bool {
+		return connect.CodeOf(b.follow(r.pid, nil).err) == connect.CodeNotFound
+	}, endKept+patience, 100*time.Millisecond)
 }
