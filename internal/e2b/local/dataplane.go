@@ -71,7 +71,7 @@ func (s *Server) dataPlane(envd http.Handler) http.Handler {
 		}
 		sb, err := s.find(id)
 		if err != nil {
-			writeGone(w, id)
+			writeGone(w, r, id)
 			return
 		}
 		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callKey{}, sb))
@@ -85,7 +85,7 @@ func (s *Server) dataPlane(envd http.Handler) http.Handler {
 				return
 			}
 			if leave = sb.calls.add(r, cancel); !sb.is(running) {
-				writeGone(w, id)
+				writeGone(w, r, id)
 				return
 			}
 		}
@@ -136,20 +136,6 @@ func writeText(w http.ResponseWriter, err error) {
 		return
 	}
 	writeError(w, err)
-}
-
-// proxyError is the body of the proxy's own errors.
-type proxyError struct {
-	Sandbox string `json:"sandboxId"`
-	Message string `json:"message"`
-	Code    int    `json:"code"`
-	Port    int    `json:"port,omitempty"`
-}
-
-// writeGone answers for a sandbox that is unknown, killed or paused: the proxy
-// cannot tell these apart.
-func writeGone(w http.ResponseWriter, id string) {
-	writeJSON(w, http.StatusBadGateway, proxyError{Sandbox: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 }
 
 // internalPaths are envd's, for its host only.

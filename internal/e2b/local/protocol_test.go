@@ -384,3 +384,26 @@ func TestEndsAreForgotten(t *testing.T) {
 		return connect.CodeOf(b.follow(r.pid, nil).err) == connect.CodeNotFound
 	}, endKept+patience, 100*time.Millisecond)
 }
+
+// TestPagesForBrowsers: who opens a port that is closed reads why.
+func TestPagesForBrowsers(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b, shut := c.create(""), c.create(`{"templateID":"base","network":{"allowPublicTraffic":false}}`)
+	const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	for _, tc := range []struct {
+		id, message string
+		status      int
+	}{
+		{b.SandboxID, "port is not open", 502}, {"inone", "The sandbox was not found", 502}, {shut.SandboxID, "missing or wrong", 403},
+	} {
+		r := c.call("GET", "/", "", headerSandbox, tc.id, headerPort, "1", "User-Agent", firefox)
+		require.Equal(t, tc.status, r.status)
+		require.Equal(t, "text/html; charset=utf-8", r.header.Get("Content-Type"))
+		require.Contains(t, r.body, tc.message)
+		require.Contains(t, r.body, "<p>Sandbox "+tc.id)
+		r = c.call("GET", "/", "", headerSandbox, tc.id, headerPort, "1", "User-Agent", "curl/8")
+		require.Equal(t, tc.status, r.status)
+		require.Contains(t, r.body, `{"sandboxId":"`+tc.id)
+	}
+}

@@ -15,7 +15,7 @@ import (
 // proxy hands a call on to a server inside the sandbox.
 func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
 	if !s.trafficAllowed(r) {
-		writeJSON(w, http.StatusForbidden, proxyError{Sandbox: s.id(), Message: "The traffic access token is missing or wrong", Code: http.StatusForbidden})
+		proxyError{Sandbox: s.id(), Message: "The traffic access token is missing or wrong", Code: http.StatusForbidden}.write(w, r)
 		return
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
@@ -35,10 +35,8 @@ func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, port) },
 		},
 		ErrorLog: s.srv.http.ErrorLog,
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			writeJSON(w, http.StatusBadGateway, proxyError{
-				Sandbox: s.id(), Message: "The sandbox is running but port is not open", Code: http.StatusBadGateway, Port: int(n),
-			})
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, _ error) {
+			proxyError{Sandbox: s.id(), Message: "The sandbox is running but port is not open", Code: http.StatusBadGateway, Port: int(n)}.write(w, r)
 		},
 	}
 	p.ServeHTTP(w, r)
@@ -57,7 +55,7 @@ const autoResumeLeast = 300 * time.Second
 func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string) bool {
 	rec := s.snapshot()
 	if !rec.AutoResume || s.is(gone) {
-		writeGone(w, s.id())
+		writeGone(w, r, s.id())
 		return false
 	}
 	allowed := s.trafficAllowed(r)
@@ -65,7 +63,7 @@ func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string
 		allowed = rec.Token == "" || sameSecret(r.Header.Get("X-Access-Token"), rec.Token)
 	}
 	if !allowed {
-		writeJSON(w, http.StatusForbidden, proxyError{Sandbox: s.id(), Message: "The access token is missing or wrong", Code: http.StatusForbidden})
+		proxyError{Sandbox: s.id(), Message: "The access token is missing or wrong", Code: http.StatusForbidden}.write(w, r)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -73,7 +71,7 @@ func (s *sandbox) autoResume(w http.ResponseWriter, r *http.Request, port string
 	_, err := s.connect(ctx, max(autoResumeLeast, rec.Timeout), resumeMemory)
 	switch {
 	case errors.Is(err, errAsleep):
-		writeGone(w, s.id())
+		writeGone(w, r, s.id())
 	case err != nil:
 		writeError(w, err)
 	}
