@@ -3,9 +3,13 @@ package worker_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -218,4 +222,48 @@ func TestHeaderDoesNotHelp(t *testing.T) {
 		require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
 		require.Zero(t, g.e2b.Faults().Count("network"))
 	})
+}
+
+// Over TLS all is the same, by header and by file. Git speaks HTTP/1.1, also with servers
+// that offer HTTP/2: there git before 2.44 with curl 7.84 to 8.4, which is what Debian 12
+// has, hangs in a large push for ever.
+func TestRepoOverTLS(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{worker.CredentialAuto, worker.CredentialFile} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			var g *gitWorld
+			var mu sync.Mutex
+			var spoken []string
+			secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				spoken = append(spoken, r.Proto)
+				mu.Unlock()
+				g.git.ServeHTTP(w, r)
+			}))
+			secure.EnableHTTP2 = true
+			secure.StartTLS()
+			t.Cleanup(secure.Close)
+			ca := filepath.Join(t.TempDir(), "ca.pem")
+			require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600))
+			g = newGitWorld(t, func(c *e2blocal.Config) { c.EgressCA = ca })
+			g.worker(g.with(func(c *worker.Config) { c.Git.Credential = way }), withSecrets("WORKER_SECRET_TLS="+planted))
+			repo := g.block()
+			repo.Credential, repo.PushMode = "tls", jobs.PushSandbox
+			repo.URL, repo.PullRequest = strings.Replace(repo.URL, g.git.URL, secure.URL, 1), nil
+			e := g.follow(g.publish(jobs.TaskRun, &jobs.Run{
+				Common: jobs.Common{ID: "j1", Session: "s1"}, Repo: repo, Shell: "head -c 3000000 /dev/urandom >big",
+			}))
+			require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
+			require.NotEmpty(t, g.on("rev-parse", "task-j1"))
+			mu.Lock()
+			defer mu.Unlock()
+			require.NotEmpty(t, spoken)
+			if way == worker.CredentialFile { // by header it is E2B that speaks with the server
+				for _, proto := range spoken {
+					require.Equal(t, "HTTP/1.1", proto)
+				}
+			}
+		})
+	}
 }
