@@ -16,11 +16,13 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -288,6 +290,29 @@ func TestEgressWall(t *testing.T) {
 	})
 }
 
+// TestEndedSandboxLeavesNoNetwork: the kernel keeps a network as long as a file
+// of it is open.
+func TestEndedSandboxLeavesNoNetwork(t *testing.T) {
+	eachNetwork(t, Config{}, func(c *client, wall bool) {
+		if !wall {
+			return
+		}
+		for _, end := range []struct{ method, path, body string }{{"DELETE", "", ""}, {"POST", "/pause", `{"memory":false}`}} {
+			b := c.create("")
+			b.ok("true")
+			sb := b.within()
+			sb.launch.RLock()
+			own := sb.jail.net
+			sb.launch.RUnlock()
+			_, err := own.Stat()
+			require.NoError(c, err)
+			require.Equal(c, 204, c.call(end.method, b.on(end.path), end.body).status)
+			_, err = own.Stat()
+			require.ErrorIs(c, err, os.ErrClosed, "after %s %s", end.method, end.path)
+		}
+	})
+}
+
 // TestEgressKnowsWhoAsks: on the machine's network every sandbox reaches every
 // proxy.
 func TestEgressKnowsWhoAsks(t *testing.T) {
@@ -495,6 +520,32 @@ func TestEgressBothWays(t *testing.T) {
 		require.Equal(t, "secret", res.Trailer.Get("X-End"))
 		require.NoError(t, res.Body.Close())
 	}
+}
+
+// TestEgressCloseWaits: what the proxy began for a sandbox ends before the
+// sandbox does.
+func TestEgressCloseWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sb := &sandbox{}
+		sb.egressRules.Store(rulesFor(t, `{}`, false))
+		e := &egress{sb: sb, cancel: func() {}, outer: &http.Server{}, inner: &http.Server{}}
+		release := make(chan struct{})
+		handler := e.counted(func(http.ResponseWriter, *http.Request) { <-release })
+		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { e.close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a request was answered")
+		default:
+		}
+		close(release)
+		<-closed
+		require.Panics(t, func() { handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)) }, "none begins after")
+	})
 }
 
 // TestEgressServersAreWhoTheySay: a rule's headers go to nobody else.

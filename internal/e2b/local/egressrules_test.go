@@ -2,11 +2,15 @@ package local
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func rulesFor(t *testing.T, network string, wall bool) *egressRules {
@@ -56,6 +60,32 @@ func TestEgressDecisions(t *testing.T) {
 	r, err := newEgressRules(nil, &off, false, &trust{})
 	require.NoError(t, err)
 	require.False(t, r.permits("example.com", netip.MustParseAddr(far)), "no internet access")
+}
+
+// TestEgressOwnAddresses: an address of the internet's that is this machine's own
+// is no internet.
+func TestEgressOwnAddresses(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root gives a machine an address")
+	}
+	runtime.LockOSThread() // and never unlocked: the network ends with the thread
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))
+	const own = "8.8.8.8"
+	require.True(t, rulesFor(t, `{}`, true).permits("example.com", netip.MustParseAddr(own)))
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	require.NoError(t, err)
+	require.NoError(t, lo.SetInet4Addr(net.ParseIP(own).To4()))
+	require.NoError(t, unix.IoctlIfreq(s, unix.SIOCSIFADDR, lo))
+
+	require.False(t, rulesFor(t, `{}`, true).permits("example.com", netip.MustParseAddr(own)))
+	require.False(t, rulesFor(t, `{"allowOut":["0.0.0.0/0"]}`, true).permits("example.com", netip.MustParseAddr(own)))
+	require.True(t, rulesFor(t, `{"allowOut":["8.8.8.8"]}`, true).permits("example.com", netip.MustParseAddr(own)), "named")
+	require.True(t, rulesFor(t, `{}`, true).permits("example.com", netip.MustParseAddr("8.8.4.4")))
+	require.True(t, rulesFor(t, `{}`, false).permits("example.com", netip.MustParseAddr(own)), "without a wall")
 }
 
 func TestEgressRewrites(t *testing.T) {

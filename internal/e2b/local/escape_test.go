@@ -289,6 +289,13 @@ func (e *outside) throughFiles(t *testing.T, b *testBox, report func(what, who, 
 		r = b.envd("POST", "/files/compose", fmt.Sprintf(`{"source_paths":[%q],"destination":"/home/user/joined"}`, p))
 		require.NotContains(t, r.body+b.envd("GET", "/files?path=/home/user/joined", "").body, e.token, "%s", p)
 	}
+	// Everybody may read how soon the kernel ends a process, root may change it.
+	const score = "/files?path=/proc/1/oom_score_adj"
+	before := b.envd("GET", score, "").body
+	r := b.envd("POST", score, "1000", "Content-Type", "application/octet-stream")
+	require.NotEqual(t, 200, r.status)
+	require.Equal(t, before, b.envd("GET", score, "").body)
+	report("POST /files /proc/1/oom_score_adj", "files", strings.TrimSpace(r.body))
 	for _, dir := range []string{e.dir, "/home/user/dir", "/home/user/up" + e.dir, "/home/user/top" + e.dir} {
 		b.put("own", "mine")
 		_, mk := b.files().MakeDir(t.Context(), as(ask(b, &filesystem.MakeDirRequest{Path: dir + "/made"}), "root"))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,27 @@ func TestPauseWithoutMemory(t *testing.T) {
 		require.Equal(c, connect.CodeNotFound, connect.CodeOf(b.signal(pid, process.Signal_SIGNAL_SIGKILL)))
 		require.Equal(c, "yes", b.envd("GET", "/files?path=kept", "").body)
 	})
+}
+
+// TestSharedEtcIsNoLink: what a sandbox made of a folder that the machine shares
+// neither keeps it from coming up again nor is taken for that folder.
+func TestSharedEtcIsNoLink(t *testing.T) {
+	if !slices.Contains(levels(t), Strong) {
+		t.Skip("needs strong isolation")
+	}
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: Strong}))
+	b := c.create("")
+	b.ok("mkdir trap")
+	shared := b.ok("ls /etc/ssl")
+	ssl := b.outside("/etc/ssl")
+	require.NoError(t, os.Remove(ssl))
+	require.NoError(t, os.Symlink("/home/user/trap", ssl))
+	require.Equal(t, 204, c.call("POST", b.on("/pause"), `{"memory":false}`).status)
+	require.Equal(t, 201, c.call("POST", b.on("/resume"), "").status)
+	require.Equal(t, "directory\n", b.ok("stat -c %F /etc/ssl"))
+	require.Equal(t, shared, b.ok("ls /etc/ssl"))
+	require.Empty(t, b.ok("ls trap"))
 }
 
 func TestKillLeavesNothing(t *testing.T) {

@@ -77,7 +77,7 @@ func harmless(fd, flags int) error {
 	if err := unix.Fstatfs(fd, &fsys); err != nil {
 		return err
 	}
-	if fsys.Type != unix.PROC_SUPER_MAGIC && fsys.Type != unix.SYSFS_MAGIC {
+	if fsys.Type != unix.PROC_SUPER_MAGIC {
 		return nil
 	}
 	var st unix.Stat_t
