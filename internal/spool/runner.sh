@@ -67,10 +67,11 @@ halt() {
 	sweep
 }
 
-# Once a second: caps, limits.
+# Once a second: caps, limits. Outlives the runner as long as the command does.
 watch() {
 	n=0 quiet=0 last=
 	while sleep 1; do
+		kill -0 $$ 2>/dev/null || kill -0 "-$cmd" 2>/dev/null || return
 		n=$((n + 1))
 		trim
 		if [ "$limit" -gt 0 ] && [ "$n" -ge "$limit" ]; then

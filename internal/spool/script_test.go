@@ -361,7 +361,7 @@ func TestRunnerVanishes(t *testing.T) {
 	t.Parallel()
 	withShells(t, func(t *testing.T, b *bench) {
 		dir := b.run("gone.1")
-		follow := b.follow(t.Context(), dir, 0, 0, Command{Argv: []string{"sleep", "614"}})
+		follow := b.follow(t.Context(), dir, 0, 0, Command{Argv: []string{"sh", "-c", "while sleep 1; do echo 0123456789; done"}, Cap: 5})
 		require.NoError(t, follow.Start())
 		var pid int
 		require.Eventually(t, func() bool {
@@ -378,10 +378,33 @@ func TestRunnerVanishes(t *testing.T) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, exitVanished, exit.ExitCode())
+		// The command goes on, and its output stays bounded.
+		for last, cuts := "", 0; cuts < 3; {
+			require.Eventually(t, func() bool {
+				now, _ := os.ReadFile(filepath.Join(dir, "out.dropped"))
+				changed := string(now) != last
+				last = string(now)
+				return changed
+			}, 30*time.Second, 10*time.Millisecond)
+			cuts++
+		}
+		require.NotEmpty(t, marked(dir))
 		for _, p := range marked(dir) {
 			_ = syscall.Kill(p, syscall.SIGKILL)
 		}
+		require.Eventually(t, func() bool { return len(named(dir)) == 0 }, 30*time.Second, 10*time.Millisecond, "the watcher goes with the command")
 	})
+}
+
+// named lists the processes whose command lines have the run's name in them.
+func named(dir string) (found []string) {
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte(dir)) {
+			found = append(found, string(line))
+		}
+	}
+	return found
 }
 
 // marked lists the processes that carry the run's name in their environment.
