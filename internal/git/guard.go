@@ -159,16 +159,3 @@ func match(pat, p []string) bool {
 	ok, err := path.Match(pat[0], p[0])
 	return err == nil && ok && match(pat[1:], p[1:])
 }
-
-// CheckPattern returns what keeps s from being a pattern of guarded paths.
-func CheckPattern(s string) error {
-	if s == "" || strings.HasPrefix(s, "/") || strings.HasSuffix(s, "/") {
-		return fmt.Errorf("pattern %q: want a path from the top of the repository, without a slash at an end", s)
-	}
-	for _, part := range strings.Split(s, "/") {
-		if _, err := path.Match(part, ""); err != nil {
-			return fmt.Errorf("pattern %q: %w", s, err)
-		}
-	}
-	return nil
-}

@@ -376,7 +376,7 @@ func TestConsumerSurvivesAServerRestart(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	restartServer(t, addr, dir)
-	eventually(t, b.nc.IsConnected, "reconnected")
+	eventually(t, func() bool { return b.nc.Stats().Reconnects > 0 && b.nc.IsConnected() }, "reconnected")
 	b.send(t, "low.task.run", echo)
 	h := r.next(t)
 	require.Equal(t, Low, h.Priority)

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -203,13 +202,6 @@ func (b *bench) msgs(t testing.TB, stream string) uint64 {
 func eventually(t testing.TB, ok func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond, what)
-}
-
-func body(t testing.TB, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
 }
 
 const echo = `{"session":"s1","argv":["echo","hi"]}`

@@ -102,26 +102,6 @@ func (q *Queue) hasten(ctx context.Context, old *jetstream.RawStreamMsg) (ok boo
 	return err == nil, err
 }
 
-// CancelSchedule drops a job from SCHEDULES for good. The caller has recorded
-// how the job ended.
-func (q *Queue) CancelSchedule(ctx context.Context, session, job string) error {
-	at := point.Of("jobs", "unschedule")
-	s, err := q.js.Stream(ctx, q.ns.Stream(StreamSchedules))
-	if err == nil {
-		err = point.Before(ctx, at)
-	}
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(scheduleSubject(q.ns, session, job)))
-	}
-	if err == nil {
-		err = point.After(ctx, at)
-	}
-	if err != nil {
-		return fmt.Errorf("cancel schedule of job %s: %w", job, err)
-	}
-	return nil
-}
-
 // scheduleAt writes the time in full: the client's own helper cuts it to whole
 // seconds and so fires early.
 func scheduleAt(at time.Time) string { return "@at " + at.UTC().Format(time.RFC3339Nano) }

@@ -130,20 +130,6 @@ func TestHastenTooLate(t *testing.T) {
 	r.none(t, 500*time.Millisecond)
 }
 
-func TestCancelSchedule(t *testing.T) {
-	t.Parallel()
-	b := setup(t, Config{})
-	r := b.consume(t, ConsumerConfig{Slots: 1})
-	b.send(t, "task.run", echo)
-	h := r.next(t)
-	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now().Add(500*time.Millisecond)))
-	h.finish(t)
-	require.NoError(t, b.q.CancelSchedule(t.Context(), h.Session, h.ID))
-	require.NoError(t, b.q.CancelSchedule(t.Context(), h.Session, h.ID), "twice is once")
-	require.Zero(t, b.msgs(t, StreamSchedules))
-	r.none(t, time.Second)
-}
-
 // What cannot be read can still be put off: a body for a newer worker.
 func TestRescheduleNewerVersion(t *testing.T) {
 	t.Parallel()
@@ -284,7 +270,7 @@ func TestSchedulesSurviveARestart(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	restartServer(t, addr, dir)
-	eventually(t, b.nc.IsConnected, "reconnected")
+	eventually(t, func() bool { return b.nc.Stats().Reconnects > 0 && b.nc.IsConnected() }, "reconnected")
 	r := b.consume(t, ConsumerConfig{Slots: 20})
 	seen := map[string]bool{}
 	for range 20 {

@@ -93,7 +93,7 @@ var (
 // Enter registers a job in its session, in the lane too if it is exclusive, and
 // says whether it has the turn. It may be called again, to ask anew and to
 // renew. The entry is busy for lease; it keeps its place for the hold time after
-// that (WithHold), because the job of a dead worker comes back. ErrOutrun says that
+// that (10 minutes), because the job of a dead worker comes back. ErrOutrun says that
 // a later claim of the job has entered, ErrStranger that the session is not for it.
 //
 // The turn goes to the lowest Origin in the lane when nobody has it, and stays
@@ -146,7 +146,7 @@ func (s *Store) Renew(ctx context.Context, entries []Entry, lease time.Duration)
 type Place struct {
 	Session, Job string
 	Origin       uint64
-	// For is how long it keeps the place beside the hold (WithHold): the time until
+	// For is how long it keeps the place beside the hold time: the time until
 	// it comes.
 	For time.Duration
 	// Away says that it waits in the schedules for its turn.

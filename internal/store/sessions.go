@@ -14,7 +14,7 @@ var sessionPutScript = newScript("session_put")
 
 // PutSession stores a record, unless the view has one of the same or a newer
 // stream sequence. A destroyed session leaves the view after a while
-// (WithForget). Deadlines and slots are not touched.
+// (one hour). Deadlines and slots are not touched.
 func (s *Store) PutSession(ctx context.Context, rec session.Record, seq uint64) error {
 	put, err := s.putSession(ctx, rec, seq)
 	if err != nil {

@@ -20,14 +20,6 @@ func WithSlots(total, ofOwner int) Option {
 	return func(o *options) { o.slots.total, o.slots.owner = total, ofOwner }
 }
 
-// WithSlotTimes sets how long a slot is held without a sign of life of its
-// session, how long a session that was in line may take to come for what it was
-// granted, and after how long a limit that E2B has taught us is tried again. The
-// default is 30 minutes, 30 seconds and 5 seconds.
-func WithSlotTimes(lease, grant, probe time.Duration) Option {
-	return func(o *options) { o.slots.lease, o.slots.grant, o.slots.probe = lease, grant, probe }
-}
-
 // SlotAsk is a job that wants its session's sandbox to run. Owner may be empty:
 // all sessions without one are one owner's.
 type SlotAsk struct {

@@ -33,15 +33,6 @@ type options struct {
 // Option changes what Open builds.
 type Option func(*options)
 
-// WithHold sets how long an entry keeps its place in a lane after its lease has
-// ended: the time a dead worker's job has to be delivered to another worker.
-// The default is 10 minutes.
-func WithHold(d time.Duration) Option { return func(o *options) { o.hold = d } }
-
-// WithForget sets how long a destroyed session stays in the view. The default
-// is one hour.
-func WithForget(d time.Duration) Option { return func(o *options) { o.forget = d } }
-
 // WithSettle sets how long a new view counts as young: until all running jobs
 // have surely renewed their entries. The default is 30 seconds.
 func WithSettle(d time.Duration) Option { return func(o *options) { o.settle = d } }

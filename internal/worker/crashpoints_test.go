@@ -56,7 +56,6 @@ var unreached = map[string]string{
 
 	"jobs.replay":       "asked for by people",
 	"jobs.drop":         "asked for by people",
-	"jobs.unschedule":   "no caller: a cancelled job is hastened instead",
 	"jobs.ack_advisory": "of consumers with a bound on deliveries, which ours are without",
 
 	"github.installation": "of a GitHub App",

@@ -298,14 +298,14 @@ func (w *world) cut(op string, n int) {
 // restartNATS stops the server and starts another one on the same files.
 func (w *world) restartNATS() {
 	w.t.Helper()
-	addr := w.nats.Addr().String()
+	addr, before := w.nats.Addr().String(), w.nc.Stats().Reconnects
 	w.nats.Shutdown()
 	w.nats.WaitForShutdown()
 	s, err := stack.StartNATS(stack.NATSOptions{Addr: addr, StoreDir: w.dir + "/nats"})
 	require.NoError(w.t, err)
 	w.nats = s
 	w.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.Eventually(w.t, w.nc.IsConnected, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.nc.Stats().Reconnects > before && w.nc.IsConnected() }, 30*time.Second, 20*time.Millisecond)
 }
 
 func (w *world) flushRedis() {
