@@ -365,14 +365,14 @@ func TestRunnerVanishes(t *testing.T) {
 		require.NoError(t, follow.Start())
 		var pid int
 		require.Eventually(t, func() bool {
-			data, err := os.ReadFile(filepath.Join(dir, "cmd"))
+			data, err := os.ReadFile(filepath.Join(dir, "out.dropped")) // by the watcher
 			if err != nil || len(data) == 0 {
 				return false
 			}
 			data, _ = os.ReadFile(filepath.Join(dir, "pid"))
 			n, _ := fmt.Sscan(string(data), &pid)
 			return n == 1
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 30*time.Second, 10*time.Millisecond)
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		err := follow.Wait()
 		var exit *exec.ExitError
