@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,14 +73,28 @@ func withShells(t *testing.T, f func(t *testing.T, b *bench)) {
 			if name == "busybox" {
 				path = bin
 			}
+			t.Cleanup(func() { endAll(base) })
 			f(t, &bench{t: t, dir: base, path: path})
 		})
 	}
 	for _, shell := range []string{"busybox", "dash"} {
 		t.Run(shell+" alone", func(t *testing.T) {
 			t.Parallel()
-			f(t, &bench{t: t, dir: filepath.Join(t.TempDir(), "runs"), path: "/bin", root: smallRoot(t, shell)})
+			base := filepath.Join(t.TempDir(), "runs")
+			t.Cleanup(func() { endAll(base) })
+			f(t, &bench{t: t, dir: base, path: "/bin", root: smallRoot(t, shell)})
 		})
+	}
+}
+
+// endAll ends what a test left that killed a shell: the shell's children.
+func endAll(base string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if text, err := os.ReadFile(f); err == nil && bytes.Contains(text, []byte(base)) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 
