@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -121,13 +123,34 @@ func (c *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if body, err = drain(&res.Body); err != nil {
 		return nil, err
 	}
-	err = openapi3filter.ValidateResponse(in.Request.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(body)),
-	})
-	if err != nil {
+	if err := answered(in, res, body); err != nil {
 		c.t.Errorf("answer to %s %s: %v", r.Method, r.URL, err)
 	}
 	return res, nil
+}
+
+// measured are answers of E2B's that its document has otherwise.
+var measured = map[string]int{"GET /health": http.StatusOK}
+
+// answered checks an answer. Statuses of success are those of the document; of
+// errors it names a part, and the others have the same body.
+func answered(in *openapi3filter.RequestValidationInput, res *http.Response, body []byte) error {
+	if measured[in.Route.Method+" "+in.Route.Path] == res.StatusCode {
+		return nil
+	}
+	if res.StatusCode >= 400 && in.Route.Operation.Responses.Status(res.StatusCode) == nil {
+		var e struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		}
+		if err := json.Unmarshal(body, &e); err != nil || e.Code != res.StatusCode || e.Message == "" {
+			return fmt.Errorf("%d is no error of E2B's: %.200q", res.StatusCode, body)
+		}
+		return nil
+	}
+	return openapi3filter.ValidateResponse(in.Request.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(body)), Options: in.Options,
+	})
 }
 
 // request checks a request, or returns nil for one that is in no document. The
