@@ -123,7 +123,36 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Authorization")
+	body, err := measured(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	defer body.Close()
 	s.backend.ServeHTTP(w, r)
+}
+
+// measured gives a request that comes in chunks, as large pushes do, a length: CGI
+// takes none without.
+func measured(r *http.Request) (io.Closer, error) {
+	if r.ContentLength >= 0 {
+		return r.Body, nil
+	}
+	f, err := os.CreateTemp("", "sandjet-git-request-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name())
+	n, err := io.Copy(f, r.Body)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = f, n, nil
+	return f, nil
 }
 
 var pageRegexp = regexp.MustCompile(`^/([^/]+/[^/]+)/pull/([0-9]+)$`)
