@@ -122,7 +122,7 @@ func lockImage(f *os.File, patience time.Duration) error {
 // repair makes good what a machine that went down left of a file system. One
 // that was left in order it only looks at.
 func repair(image string) error {
-	out, err := exec.Command("e2fsck", "-y", image).CombinedOutput()
+	out, err := exec.Command(sbin("e2fsck"), "-y", image).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() < 4 { // mended
 		return nil
@@ -131,6 +131,14 @@ func repair(image string) error {
 		return fmt.Errorf("e2fsck %s: %w: %.300s", image, err, out)
 	}
 	return nil
+}
+
+// sbin finds a program that not everybody's PATH leads to.
+func sbin(name string) string {
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	return "/usr/sbin/" + name
 }
 
 // mountImage opens the file system in an image.
@@ -233,7 +241,7 @@ func newBlank(dir string, size int64) (*blank, error) {
 		return nil, err
 	}
 	// No journal: a sandbox dies with its machine.
-	mkfs := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E", "nodiscard,lazy_itable_init=1", f.Name())
+	mkfs := exec.Command(sbin("mkfs.ext4"), "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E", "nodiscard,lazy_itable_init=1", f.Name())
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
 	}
