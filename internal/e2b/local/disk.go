@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -191,7 +192,7 @@ func mountDetached(device string) (*os.File, error) {
 	}
 	defer func() { _ = unix.Close(fs) }()
 	err = unix.FsconfigSetString(fs, "source", device)
-	for _, option := range []string{"discard", "noinit_itable"} {
+	for _, option := range strings.Split(imageOptions, ",") {
 		if err == nil {
 			err = unix.FsconfigSetFlag(fs, option)
 		}
@@ -236,28 +237,42 @@ func newBlank(dir string, size int64) (*blank, error) {
 		return nil, err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	defer f.Close()
-	if err := f.Truncate(size); err != nil {
+	err = format(f, size)
+	_ = f.Close()
+	if err != nil {
 		return nil, err
+	}
+	if f, err = os.Open(f.Name()); err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := lockImage(f, lockTimeout); err != nil { // now all is written
+		return nil, err
+	}
+	return readBlank(f, size)
+}
+
+// format makes an empty file system in a file, and leaves the file locked until
+// all of it is written: closing what was mounted does not wait for that, since a
+// process that is being started holds whatever is open for a moment.
+func format(f *os.File, size int64) error {
+	if err := f.Truncate(size); err != nil {
+		return err
 	}
 	// No journal: a sandbox dies with its machine.
 	mkfs := exec.Command(sbin("mkfs.ext4"), "-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E", "nodiscard,lazy_itable_init=1", f.Name())
 	if out, err := mkfs.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
+		return fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
+	}
+	if err := lockImage(f, lockTimeout); err != nil {
+		return err
 	}
 	d, err := mountImage(f)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = os.Remove(d.root + "/lost+found")
-	_ = d.top.Close()
-	if err == nil {
-		err = lockImage(f, lockTimeout) // the device let go of it: all is written
-	}
-	if err != nil {
-		return nil, err
-	}
-	return readBlank(f, size)
+	defer d.top.Close()
+	return os.Remove(d.root + "/lost+found")
 }
 
 func readBlank(f *os.File, size int64) (*blank, error) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -188,8 +189,9 @@ func TestDiskIsMended(t *testing.T) {
 // TestDiskHasOneUser: what a server left must be gone before the next mounts it.
 func TestDiskHasOneUser(t *testing.T) {
 	t.Parallel()
+	file := filepath.Join(t.TempDir(), imageFile)
 	open := func() *os.File {
-		f, err := os.OpenFile(filepath.Join(t.TempDir(), "..", imageFile), os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 		require.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		return f
@@ -245,4 +247,37 @@ func TestMachinesDiskIsFull(t *testing.T) {
 	require.Equal(t, 204, c.call("DELETE", a.on(""), "").status)
 	require.Eventually(t, func() bool { return c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`).status == 201 }, patience, 50*time.Millisecond)
 	require.Equal(t, "kept\n", b.run("echo kept >f; sync f; cat f").stdout.String())
+}
+
+// TestBlankIsWhole: what sandboxes begin from is taken when all is written, also
+// while processes are started, which hold whatever is open for a moment.
+func TestBlankIsWhole(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 16)
+	stop := make(chan struct{})
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command("true").Run()
+				}
+			}
+		})
+	}
+	defer starters.Wait()
+	defer close(stop)
+	for i := range 40 {
+		blank, err := newBlank(cfg.DataDir, 16<<20)
+		require.NoError(t, err)
+		f, err := os.Create(filepath.Join(cfg.DataDir, fmt.Sprint(i)))
+		require.NoError(t, err)
+		require.NoError(t, blank.writeTo(f))
+		require.NoError(t, f.Close())
+		out, err := exec.Command(sbin("e2fsck"), "-fn", f.Name()).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
 }
