@@ -89,12 +89,8 @@ func withShells(t *testing.T, f func(t *testing.T, b *bench)) {
 
 // endAll ends what a test left that killed a shell: the shell's children.
 func endAll(base string) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range files {
-		if text, err := os.ReadFile(f); err == nil && bytes.Contains(text, []byte(base)) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+	for _, pid := range named(base) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
@@ -411,27 +407,21 @@ func TestRunnerVanishes(t *testing.T) {
 	})
 }
 
-// named lists the processes whose command lines have the run's name in them.
-func named(dir string) (found []string) {
-	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte(dir)) {
-			found = append(found, string(line))
-		}
-	}
-	return found
-}
+// named lists the processes whose command lines have a path in them.
+func named(path string) []int { return processes("cmdline", path) }
 
 // marked lists the processes that carry the run's name in their environment.
-func marked(dir string) []int {
-	var pids []int
+func marked(dir string) []int { return processes("environ", "SANDJET_RUN="+dir+"/") }
+
+// processes lists those that live and have text in a file that the kernel keeps of
+// them.
+func processes(file, text string) (pids []int) {
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
-		env, _ := os.ReadFile(filepath.Join(p, "environ"))
+		has, _ := os.ReadFile(filepath.Join(p, file))
 		stat, _ := os.ReadFile(filepath.Join(p, "stat"))
-		if bytes.Contains(env, []byte("SANDJET_RUN="+dir+"/")) && !bytes.Contains(stat, []byte(") Z ")) {
-			var pid int
-			_, _ = fmt.Sscan(filepath.Base(p), &pid)
+		if bytes.Contains(has, []byte(text)) && !bytes.Contains(stat, []byte(") Z ")) {
+			pid, _ := strconv.Atoi(filepath.Base(p))
 			pids = append(pids, pid)
 		}
 	}
