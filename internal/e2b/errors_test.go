@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b"
+	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // kinds are all kinds of failure; an error has exactly one.
@@ -148,10 +148,9 @@ func TestTransportErrors(t *testing.T) {
 	t.Parallel()
 	t.Run("connection refused: nothing was sent", func(t *testing.T) {
 		t.Parallel()
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := stack.FreeAddr()
 		require.NoError(t, err)
-		require.NoError(t, ln.Close())
-		c := client(t, func(cfg *e2b.Config) { cfg.APIURL = "http://" + ln.Addr().String() })
+		c := client(t, func(cfg *e2b.Config) { cfg.APIURL = "http://" + addr })
 		_, err = c.Create(t.Context(), e2b.CreateRequest{TemplateID: "base"})
 		requireKind(t, err, e2b.ErrUnavailable, false)
 	})

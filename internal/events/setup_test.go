@@ -117,13 +117,12 @@ type trio struct {
 func (c *trio) start() {
 	var routes []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := stack.FreeAddr()
 		if err != nil {
 			c.err = err
 			return
 		}
-		routes = append(routes, "nats://"+l.Addr().String())
-		_ = l.Close()
+		routes = append(routes, "nats://"+addr)
 	}
 	for i, r := range routes {
 		dir, err := os.MkdirTemp("", "sandjet-cluster")

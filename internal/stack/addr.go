@@ -2,6 +2,7 @@ package stack
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 )
@@ -12,8 +13,8 @@ func CheckAddr(addr string) error {
 	return err
 }
 
-// FreeAddr returns a loopback "host:port" that nobody listens on now. Who is to
-// listen there should do so soon: it is not kept.
+// FreeAddr returns a loopback "host:port" that nobody listens on now. It is not
+// kept, but none that the kernel gives away by itself.
 func FreeAddr() (string, error) {
 	port, err := freePort("127.0.0.1")
 	if err != nil {
@@ -45,4 +46,19 @@ func splitAddr(addr string) (host string, port int, err error) {
 		port = -1
 	}
 	return host, port, nil
+}
+
+// freePort returns a port that nobody has. It lies below those that the kernel gives
+// to who asks for any, and to each outgoing connection: between now and its use only
+// somebody who wants this very number can take it.
+func freePort(host string) (port int, err error) {
+	const lowest, count = 20_000, 10_000
+	for range 100 {
+		port = lowest + rand.IntN(count)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("a free port: %w", err)
 }

@@ -186,16 +186,6 @@ func (r *Redis) signal(s syscall.Signal) {
 	}
 }
 
-// freePort asks the kernel for a port that nobody has.
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("redis: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // tail keeps the end of what a process said.
 type tail struct {
 	mu  sync.Mutex

@@ -296,10 +296,8 @@ func TestClosedStore(t *testing.T) {
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := stack.FreeAddr()
 	require.NoError(t, err)
-	addr := l.Addr().String()
-	require.NoError(t, l.Close())
 	_, err = Open(t.Context(), "redis://:hidden@"+addr, "")
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.NotContains(t, err.Error(), "hidden")
