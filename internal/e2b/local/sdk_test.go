@@ -60,9 +60,9 @@ func TestOfficialSDK(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("official SDKs, passed/all tests by area:\n%s", verdicts.table())
 		if verdicts.whole() && best[len(best)-1] == Strong { // else some tests are skipped
-			doc := readFile(t, "../../../docs/e2b.md")
+			doc := readFile(t, "../../../docs/sandbox-server.md")
 			if !strings.Contains(doc, "\n\n"+verdicts.table()+"\n") {
-				t.Errorf("docs/e2b.md has another table than the one above: put this one there")
+				t.Errorf("docs/sandbox-server.md has another table than the one above: put this one there")
 			}
 		}
 	})
@@ -326,7 +326,7 @@ func (v *verdicts) whole() bool {
 	return len(judged) == len(sdks)
 }
 
-// table is the verdicts as docs/e2b.md has them: passed/all.
+// table is the verdicts as docs/sandbox-server.md has them: passed/all.
 func (v *verdicts) table() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
