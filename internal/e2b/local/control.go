@@ -163,26 +163,8 @@ func (s *Server) connectV2(sb *sandbox, w http.ResponseWriter, r *http.Request) 
 }
 
 func (s *Server) connect(sb *sandbox, w http.ResponseWriter, r *http.Request, life *int) error {
-	q := connectRequest{Timeout: life}
-	if err := decode(r, &q); err != nil {
-		return err
-	}
-	if q.Timeout == nil {
-		return failf(http.StatusBadRequest, "timeout is required")
-	}
-	d := seconds(*q.Timeout)
-	if err := s.checkLife(d); err != nil {
-		return err
-	}
-	what := resumeKept
-	if q.Memory != nil && !*q.Memory {
-		what = resumeFiles
-	}
-	resumed, err := sb.connect(r.Context(), d, what)
+	resumed, err := s.wake(sb, r, life)
 	if err != nil {
-		return err
-	}
-	if err := sb.forget(r.Context()); err != nil {
 		return err
 	}
 	status := http.StatusOK
@@ -191,6 +173,29 @@ func (s *Server) connect(sb *sandbox, w http.ResponseWriter, r *http.Request, li
 	}
 	writeJSON(w, status, answer(sb.snapshot()))
 	return nil
+}
+
+// wake does what connect and resume ask for; a request may leave life to its default.
+func (s *Server) wake(sb *sandbox, r *http.Request, life *int) (resumed bool, err error) {
+	q := connectRequest{Timeout: life}
+	if err := decode(r, &q); err != nil {
+		return false, err
+	}
+	if q.Timeout == nil {
+		return false, failf(http.StatusBadRequest, "timeout is required")
+	}
+	d := seconds(*q.Timeout)
+	if err := s.checkLife(d); err != nil {
+		return false, err
+	}
+	what := resumeKept
+	if q.Memory != nil && !*q.Memory {
+		what = resumeFiles
+	}
+	if resumed, err = sb.connect(r.Context(), d, what); err != nil {
+		return false, err
+	}
+	return resumed, sb.forget(r.Context())
 }
 
 func (s *Server) checkLife(d time.Duration) error {
@@ -205,11 +210,20 @@ func (s *Server) checkLife(d time.Duration) error {
 
 // resume is the deprecated call that only wakes.
 func (s *Server) resume(sb *sandbox, w http.ResponseWriter, r *http.Request) error {
+	awake := failf(http.StatusConflict, "sandbox %q is already running", sb.id())
 	if sb.is(running) {
-		return failf(http.StatusConflict, "sandbox %q is already running", sb.id())
+		return awake
 	}
 	life := int(timeoutV1 / time.Second)
-	return s.connect(sb, w, r, &life)
+	resumed, err := s.wake(sb, r, &life)
+	if err == nil && !resumed { // somebody else was first
+		err = awake
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, answer(sb.snapshot()))
+	return nil
 }
 
 func (s *Server) timeout(sb *sandbox, w http.ResponseWriter, r *http.Request) error {

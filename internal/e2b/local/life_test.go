@@ -111,6 +111,28 @@ func TestPauseWithoutMemory(t *testing.T) {
 	})
 }
 
+// TestResumedOnce: of those who resume at the same time one did it; to the others it runs already.
+func TestResumedOnce(t *testing.T) {
+	eachLevel(t, func(c *client) {
+		b := c.create("")
+		for range 20 {
+			require.Equal(c, 204, c.call("POST", b.on("/pause"), "").status)
+			got := make(chan int, 4)
+			for range cap(got) {
+				go func() {
+					r, _ := c.try("POST", b.on("/resume"), "")
+					got <- r.status
+				}()
+			}
+			statuses := map[int]int{}
+			for range cap(got) {
+				statuses[<-got]++
+			}
+			require.Equal(c, map[int]int{201: 1, 409: cap(got) - 1}, statuses)
+		}
+	})
+}
+
 // TestSharedEtcIsNoLink: what a sandbox made of a folder that the machine shares
 // neither keeps it from coming up again nor is taken for that folder.
 func TestSharedEtcIsNoLink(t *testing.T) {
