@@ -44,18 +44,26 @@ func (s *sandbox) dial(ctx context.Context, port string) (net.Conn, error) {
 		return nil, err
 	}
 	if own < 0 {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", loopback(port))
+		return dialLoopback(ctx, port)
 	}
 	defer unix.Close(own)
-	return dialIn(ctx, own, loopback(port))
-}
-
-// dialIn connects from within another network.
-func dialIn(ctx context.Context, network int, addr string) (conn net.Conn, err error) {
-	err = inNetwork(network, func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	var conn net.Conn
+	err = inNetwork(own, func() (err error) {
+		conn, err = dialLoopback(ctx, port)
 		return err
 	})
+	return conn, err
+}
+
+// dialLoopback connects to a port of either loopback address: what listens on
+// "localhost" may have only the second one.
+func dialLoopback(ctx context.Context, port string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(port))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		if six, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("::1", port)); err == nil {
+			return six, nil
+		}
+	}
 	return conn, err
 }
 

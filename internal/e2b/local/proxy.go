@@ -25,14 +25,15 @@ func (s *sandbox) proxy(w http.ResponseWriter, r *http.Request, port string) {
 	}
 	p := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = s.wayIn.scheme(int(n)), loopback(port)
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.RawQuery = s.wayIn.scheme(int(n)), loopback(port), p.In.URL.RawQuery
 			p.Out.Host = cmp.Or(s.wayIn.host(port), p.In.Host)
 			p.SetXForwarded()
 		},
 		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as with E2B: the certificate is the sandbox's own making
-			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, port) },
+			DisableKeepAlives:  true,
+			DisableCompression: true,                                  // what the two have agreed on is theirs
+			TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as with E2B: the certificate is the sandbox's own making
+			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, port) },
 		},
 		ErrorLog: s.srv.http.ErrorLog,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, _ error) {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,11 +21,7 @@ func TestHowPortsAreReached(t *testing.T) {
 	plain, secure := httptest.NewServer(said), httptest.NewTLSServer(said)
 	defer plain.Close()
 	defer secure.Close()
-	port := func(s *httptest.Server) string {
-		_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-		require.NoError(t, err)
-		return port
-	}
+	port := func(s *httptest.Server) string { return portOf(t, s) }
 	cfg := Config{Isolation: None, DataDir: t.TempDir()}
 	c := newClient(t, start(t, cfg))
 	b := c.create(fmt.Sprintf(`{"templateID":"base","network":{"maskRequestHost":"app.test:${PORT}","httpsPorts":[%s]}}`, port(secure)))
@@ -49,6 +46,63 @@ func TestHowPortsAreReached(t *testing.T) {
 	r, err := bare.do(req)
 	require.NoError(t, err)
 	require.Equal(t, own+" false", r.body, "without a mask it stays")
+}
+
+// TestPortsOnTheSecondLoopback: what listens on "localhost" may have ::1 alone.
+func TestPortsOnTheSecondLoopback(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("NOT PROVEN HERE: this machine has no IPv6: %v", err)
+	} else {
+		l.Close()
+	}
+	eachNetwork(t, Config{}, func(c *client, wall bool) {
+		b := c.create("")
+		var l net.Listener
+		listen := func() (err error) {
+			l, err = net.Listen("tcp", "[::1]:0")
+			return err
+		}
+		if wall {
+			b.within().launch.RLock()
+			network := int(b.within().jail.net.Fd())
+			b.within().launch.RUnlock()
+			require.NoError(c, inNetwork(network, listen))
+		} else {
+			require.NoError(c, listen())
+		}
+		web := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "from the second")
+		})}}
+		web.Start()
+		defer web.Close()
+		r := b.call("GET", "/", "", headerSandbox, b.SandboxID, headerPort, portOf(c.T, web))
+		require.Equal(c, "from the second", r.body)
+		require.Equal(c, 200, r.status)
+	})
+}
+
+// TestRequestsReachPortsAsTheyAre: nothing is taken out of them or put in.
+func TestRequestsReachPortsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %q", r.RequestURI, r.Header["Accept-Encoding"])
+	}))
+	defer web.Close()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b := c.create("")
+	plain := &http.Transport{DisableCompression: true}
+	defer plain.CloseIdleConnections()
+	c.http = &http.Client{Transport: plain}
+	const uri = "/a%2Fb/?x=1;y=2&%zz&q=a+b"
+	r := b.call("GET", uri, "", headerSandbox, b.SandboxID, headerPort, portOf(t, web))
+	require.Equal(t, uri+" []", r.body)
+}
+
+func portOf(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	require.NoError(t, err)
+	return port
 }
 
 func TestNetworksThatAreRefused(t *testing.T) {
