@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -753,4 +755,25 @@ func (s *socks) serve(c net.Conn, to string) {
 	_, _ = io.Copy(up, c)
 	_ = up.Close()
 	back.Wait()
+}
+
+// TestRulesChangeBesideCalls: what never changes of a sandbox is read without a
+// lock, also while its rules are replaced. It takes the race detector to fail.
+func TestRulesChangeBesideCalls(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b := c.create("")
+	sb := b.within()
+	var both sync.WaitGroup
+	both.Go(func() {
+		assert.NoError(t, sb.setNetwork(map[string]json.RawMessage{"denyOut": json.RawMessage(`["192.0.2.1"]`)}))
+	})
+	both.Go(func() {
+		r := httptest.NewRequest("GET", "/envs", nil)
+		assert.ErrorContains(t, sb.authorize(r), "unauthorized")
+		assert.True(t, sb.trafficAllowed(r))
+		_, err := sb.userOf(http.Header{})
+		assert.NoError(t, err)
+	})
+	both.Wait()
 }

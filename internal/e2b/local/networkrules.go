@@ -46,7 +46,7 @@ func (s *sandbox) setNetwork(update map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	s.rec = rec
+	s.rec.Network, s.rec.AllowInternet = rec.Network, rec.AllowInternet // alone: the rest is read without a lock
 	s.save()
 	s.egressRules.Swap(rules).transport.CloseIdleConnections()
 	return nil
