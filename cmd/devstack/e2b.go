@@ -76,12 +76,11 @@ func (a app) e2b(ctx context.Context, o e2bOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	life := context.WithoutCancel(ctx)
-	s, err := stack.StartE2B(life, stack.Options{DataDir: o.dataDir, E2BAddr: o.addr, Log: log, E2B: server})
+	s, err := stack.StartE2B(ctx, stack.Options{DataDir: o.dataDir, E2BAddr: o.addr, Log: log, E2B: server})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Stop(life)) }()
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
 
 	fmt.Fprintf(a.stderr, "Sandjet sandbox server %s\n  %-10s %s\n  %-10s %s\n", versionString(),
 		"address", s.E2BURL(), "data", dataLine(s))

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs one script a behaviour. Beside testscript's own commands
 // they may use:
 //
-//	await FILE      wait until the file is there
+//	await FILE      wait until the file is there; FILE may be a pattern
 //	api FILE PATH   ask the sandbox server of an env file
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -62,7 +63,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+		if found, err := filepath.Glob(ts.MkAbs(args[0])); err == nil && found != nil {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -12,7 +12,10 @@ const clientID = "6532622b"
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-var idForm = regexp.MustCompile(`^[a-z0-9]+$`)
+var (
+	idForm      = regexp.MustCompile(`^[a-z0-9]+$`)     // as callers may write one
+	sandboxForm = regexp.MustCompile(`^i[a-z0-9]{20}$`) // as newID makes it
+)
 
 // newID makes a sandbox id in E2B's form: "i" and 20 letters or digits.
 func newID() string {

@@ -167,6 +167,17 @@ func machineFile(path string) string {
 	return string(b)
 }
 
+// discard removes a directory that is a sandbox or a snapshot by what stands in
+// its record, and the record first: a server that dies in the middle must not
+// leave one that has lost its files.
+func discard(dir, record string) error {
+	err := os.Remove(filepath.Join(dir, record))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, removeTree(dir))
+}
+
 // removeTree removes a sandbox's directory.
 func removeTree(dir string) error {
 	parent, err := os.OpenRoot(filepath.Dir(dir))

@@ -34,10 +34,11 @@ type record struct {
 	TrafficToken  string            `json:"traffic_token,omitempty"`
 	AllowInternet *bool             `json:"allow_internet,omitempty"`
 	Network       json.RawMessage   `json:"network,omitempty"`
-	User          string            `json:"user,omitempty"`    // the default one; empty is user
-	Workdir       string            `json:"workdir,omitempty"` // the default one; empty is the home
-	DiskMB        int               `json:"disk_mb,omitempty"` // 0: as large as the machine's
-	Start         []string          `json:"start,omitempty"`   // the template's start command
+	User          string            `json:"user,omitempty"`     // the default one; empty is user
+	Workdir       string            `json:"workdir,omitempty"`  // the default one; empty is the home
+	DiskMB        int               `json:"disk_mb,omitempty"`  // 0: as large as the machine's
+	Start         []string          `json:"start,omitempty"`    // the template's start command
+	Building      bool              `json:"building,omitempty"` // a template is being built in it
 }
 
 // defaults are those of the template, for what is made from the sandbox.
@@ -77,8 +78,9 @@ func (r *record) save(dir string) error {
 	return nil
 }
 
-// loadRecords reads every sandbox below dir. What is no sandbox, such as a
-// directory whose create was cut short, is passed over.
+// loadRecords reads every sandbox below dir. One whose create or kill was cut
+// short by the end of a server has no record, and goes, as does one in which a
+// template was being built.
 func loadRecords(dir string) ([]record, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -86,20 +88,30 @@ func loadRecords(dir string) ([]record, error) {
 	}
 	var records []record
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name(), recordFile))
-		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
+		if !e.IsDir() || !sandboxForm.MatchString(e.Name()) {
+			continue // not ours
+		}
+		own := filepath.Join(dir, e.Name())
+		b, err := os.ReadFile(filepath.Join(own, recordFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			_ = removeTree(own)
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the sandboxes: %w", err)
 		}
 		var r record
-		if err := json.Unmarshal(b, &r); err != nil {
-			return nil, fmt.Errorf("read sandbox %s: %w", e.Name(), err)
+		if err = json.Unmarshal(b, &r); err == nil && r.ID != e.Name() {
+			err = fmt.Errorf("it is about %q", r.ID)
 		}
-		if r.ID == e.Name() {
-			records = append(records, r)
+		if err == nil && r.Building {
+			_ = discard(own, recordFile)
+			continue
 		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w; mend it, or remove %s to go on without the sandbox", filepath.Join(own, recordFile), err, own)
+		}
+		records = append(records, r)
 	}
 	return records, nil
 }

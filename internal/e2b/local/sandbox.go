@@ -124,7 +124,7 @@ func (s *sandbox) kill() bool {
 	}
 	s.srv.drop(s)
 	s.shut()
-	if err := removeTree(s.dir); err != nil {
+	if err := discard(s.dir, recordFile); err != nil {
 		s.srv.log.Warn("sandbox not removed", "sandbox_id", s.id(), "err", err)
 	}
 	s.srv.log.Debug("sandbox killed", "sandbox_id", s.id())

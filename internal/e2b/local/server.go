@@ -53,6 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := s.open(ctx); err != nil {
 		s.tasks.Wait() // of a template that could not be built
 		s.machine.close()
+		s.removeTemp()
 		return nil, fmt.Errorf("start sandbox server: %w", err)
 	}
 	return s, nil
@@ -77,7 +78,6 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.size = s.sandboxSize()
 	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr)
 	if err != nil {
-		s.removeTemp()
 		return err
 	}
 	s.http = &http.Server{
@@ -89,7 +89,6 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	if err := s.buildTemplates(ctx); err != nil {
 		_ = s.listener.Close()
-		s.removeTemp()
 		return err
 	}
 	for _, sb := range s.all() {

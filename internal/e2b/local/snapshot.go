@@ -97,7 +97,7 @@ func (s *snapshot) remove() error {
 	s.files.Lock()
 	defer s.files.Unlock()
 	s.removed = true
-	return removeTree(s.dir)
+	return discard(s.dir, snapshotFile)
 }
 
 func (s *snapshot) save() error {
@@ -127,7 +127,8 @@ type shelf struct {
 	all map[string]*snapshot
 }
 
-// openShelf reads the snapshots below dir. What was cut short is removed.
+// openShelf reads the snapshots below dir. What a server that died left
+// unfinished is removed; what cannot be read is an error, not unfinished.
 func openShelf(dir string) (*shelf, error) {
 	sh := &shelf{dir: filepath.Join(dir, snapshotsDir), all: make(map[string]*snapshot)}
 	entries, err := os.ReadDir(sh.dir)
@@ -137,18 +138,27 @@ func openShelf(dir string) (*shelf, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshots: %w", err)
 	}
+	var found []*snapshot
 	for _, e := range entries {
-		d := filepath.Join(sh.dir, e.Name())
-		b, err := os.ReadFile(filepath.Join(d, snapshotFile))
-		snap := &snapshot{dir: d}
-		if err == nil {
-			err = json.Unmarshal(b, snap)
+		if !e.IsDir() || !snapshotForm.MatchString(e.Name()) {
+			continue // not ours
 		}
-		if err != nil || snap.ID != e.Name() {
-			_ = removeTree(d)
+		snap := &snapshot{dir: filepath.Join(sh.dir, e.Name())}
+		b, err := os.ReadFile(filepath.Join(snap.dir, snapshotFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the snapshots: %w", err)
+		}
+		if err != nil || json.Unmarshal(b, snap) != nil || snap.ID != e.Name() {
+			_ = removeTree(snap.dir)
 			continue
 		}
-		sh.all[snap.ID] = snap
+		found = append(found, snap)
+	}
+	slices.SortFunc(found, func(a, b *snapshot) int { return a.cursor().compare(b.cursor()) })
+	for _, snap := range found {
+		if old := sh.show(snap); old != nil {
+			_ = old.remove()
+		}
 	}
 	return sh, nil
 }
@@ -173,13 +183,21 @@ func (sh *shelf) begin(name string, of record) (*snapshot, error) {
 	return snap, os.MkdirAll(filepath.Join(snap.dir, "root"), 0o755)
 }
 
-// put lets a snapshot be found. One of the same name gives way to it.
+// put keeps a snapshot and shows it. One of the same name gives way to it.
 func (sh *shelf) put(snap *snapshot) error {
 	if err := snap.save(); err != nil {
 		return err
 	}
+	if old := sh.show(snap); old != nil {
+		return old.remove()
+	}
+	return nil
+}
+
+// show lets a snapshot be found, and returns the one whose name it takes.
+func (sh *shelf) show(snap *snapshot) (old *snapshot) {
 	sh.mu.Lock()
-	var old *snapshot
+	defer sh.mu.Unlock()
 	for id, s := range sh.all {
 		if snap.Name != "" && s.Name == snap.Name {
 			old = s
@@ -187,11 +205,7 @@ func (sh *shelf) put(snap *snapshot) error {
 		}
 	}
 	sh.all[snap.ID] = snap
-	sh.mu.Unlock()
-	if old != nil {
-		return old.remove()
-	}
-	return nil
+	return old
 }
 
 // drop removes a snapshot by name. It reports whether there was one.

@@ -145,6 +145,7 @@ func (s *Server) template(ctx context.Context, name string, r *recipe, dir strin
 	now := time.Now()
 	sb, err := s.begin(ctx, record{
 		ID: newID(), Template: name, State: "running", CreatedAt: now, StartedAt: now, EndAt: now.Add(s.cfg.MaxLength), Timeout: s.cfg.MaxLength,
+		Building: true,
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("build the template: %w", err)
