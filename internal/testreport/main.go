@@ -7,12 +7,14 @@
 // It exits as go test does. With REQUIRE_REAL=1 a missing program is a failure
 // before any test runs. With AGAIN=N up to N tests that failed in a crowd are
 // run once more, alone; what passes then is named as unsteady and does not fail
-// the run. A data race, a panic, a timeout and a build that fails are final.
+// the run. A data race, a panic, a timeout, a build that fails and a go test that is
+// ended from outside are final.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +22,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -80,5 +83,10 @@ func (r *report) follow(ctx context.Context, argv []string) (ok bool, err error)
 	}
 	readErr := r.read(out)
 	runErr := cmd.Wait()
+	var exit *exec.ExitError
+	if len(r.open) > 0 || runErr != nil && !(errors.As(runErr, &exit) && exit.ExitCode() == 1) {
+		r.final = true // go test itself was ended: what it had not come to is not known
+		fmt.Fprintf(r.w, "go test ended early: %v; not finished: %s\n", runErr, strings.Join(sortedKeys(r.open), " "))
+	}
 	return runErr == nil, readErr
 }

@@ -28,6 +28,7 @@ type report struct {
 	failures map[failure]int     // top-level tests that failed -> how many with those within
 	unsteady []failure           // that passed when they were run again, alone
 	ended    map[string]bool     // packages with a failed test
+	open     map[string]bool     // packages that were begun and have not ended
 	pending  map[string][]string // output of tests that have not ended, by package and test
 	skipped  map[string][]string // tests by the reason they gave
 }
@@ -37,7 +38,7 @@ type failure struct{ pkg, test string }
 
 func newReport(w io.Writer) *report {
 	return &report{
-		w: w, failures: map[failure]int{}, ended: map[string]bool{},
+		w: w, failures: map[failure]int{}, ended: map[string]bool{}, open: map[string]bool{},
 		pending: map[string][]string{}, skipped: map[string][]string{},
 	}
 }
@@ -65,6 +66,14 @@ func (r *report) line(line []byte) {
 		return
 	}
 	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "start":
+		r.open[e.Package] = true
+	case "fail", "skip", "pass":
+		if e.Test == "" {
+			delete(r.open, e.Package)
+		}
+	}
 	switch e.Action {
 	case "build-output":
 		fmt.Fprint(r.w, e.Output)

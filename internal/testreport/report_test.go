@@ -123,6 +123,52 @@ func TestPanic(t *testing.T) { panic("final") }
 	}
 }
 
+// A go test that is killed has told of some failures at most: whatever passes when it is
+// run again, the rest was never run.
+func TestEndedFromOutsideIsFinal(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("AGAIN", "2")
+	t.Setenv("REQUIRE_REAL", "")
+	for name, script := range map[string]string{
+		"killed in a package": `
+echo '{"Action":"start","Package":"p"}'
+echo '{"Action":"start","Package":"q"}'
+echo '{"Action":"fail","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p"}'
+exit 1`,
+		"killed between two": `
+echo '{"Action":"start","Package":"p"}'
+echo '{"Action":"fail","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p"}'
+kill -KILL $$`,
+		"another code": `
+echo '{"Action":"fail","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p"}'
+exit 2`,
+	} {
+		again := "case $* in *-run=*) echo '{\"Action\":\"pass\",\"Package\":\"p\",\"Test\":\"TestA\"}'; exit;; esac\n"
+		require.NoError(t, os.WriteFile("fake", []byte(again+script), 0o600))
+		var out strings.Builder
+		code, err := run(t.Context(), []string{"sh", "fake", "p"}, &out)
+		require.NoError(t, err, name)
+		require.Equal(t, 1, code, "%s: %s", name, &out)
+		require.Contains(t, out.String(), "go test ended early", name)
+		require.NotContains(t, out.String(), "again, alone", name)
+	}
+	// What fails by itself may show alone that it holds.
+	require.NoError(t, os.WriteFile("fake", []byte(`case $* in *-run=*) echo '{"Action":"pass","Package":"p","Test":"TestA"}'; exit;; esac
+echo '{"Action":"start","Package":"p"}'
+echo '{"Action":"fail","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p"}'
+exit 1`), 0o600))
+	var out strings.Builder
+	code, err := run(t.Context(), []string{"sh", "fake", "p"}, &out)
+	require.NoError(t, err)
+	require.Zero(t, code, out.String())
+	require.Contains(t, out.String(), "UNSTEADY")
+}
+
 func TestRaceIsFinal(t *testing.T) {
 	t.Parallel()
 	r := newReport(io.Discard)
