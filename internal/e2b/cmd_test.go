@@ -229,7 +229,7 @@ func TestBrokenStreams(t *testing.T) {
 			cmd := envd(t, tt.start, nil).Command("x")
 			cmd.KeepAlive = 10 * time.Second
 			if errors.Is(tt.kind, e2b.ErrStalled) {
-				cmd.KeepAlive = 20 * time.Millisecond
+				cmd.KeepAlive = soon / 2
 			}
 			e := requireKind(t, cmd.Run(t.Context()), tt.kind, tt.unknown)
 			require.Equal(t, tt.code, e.Code)
@@ -243,7 +243,7 @@ func TestBrokenStreams(t *testing.T) {
 // our own writer does not count against the link.
 func TestOnlyTheLinkStalls(t *testing.T) {
 	t.Parallel()
-	const keepAlive = 500 * time.Millisecond
+	const keepAlive = 2 * soon
 	box := envd(t, func(_ context.Context, _ *process.StartRequest, s startStream) error {
 		_ = sendStart(s)
 		for began := time.Now(); time.Since(began) < 3*keepAlive; time.Sleep(keepAlive / 10) {
@@ -349,7 +349,7 @@ func TestDataPlaneRefusals(t *testing.T) {
 
 func TestUnaryRunsIntoItsLimit(t *testing.T) {
 	t.Parallel()
-	box := cloud(t, hang, timeouts(20*time.Millisecond)).Open(ref())
+	box := cloud(t, hang, timeouts(soon)).Open(ref())
 	_, err := box.Stat(t.Context(), "/")
 	requireKind(t, err, e2b.ErrUnavailable, true)
 	_, err = box.Healthy(t.Context())

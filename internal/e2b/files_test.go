@@ -122,7 +122,7 @@ func TestDownloadBreaks(t *testing.T) {
 			answer(w, 200, "01234", "Content-Length", "10")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, timeouts(30*time.Millisecond)).Open(ref())
+		}, timeouts(soon)).Open(ref())
 		rc, _, err := box.Open(t.Context(), "f", 0)
 		require.NoError(t, err)
 		_, err = io.ReadAll(rc)
@@ -131,7 +131,7 @@ func TestDownloadBreaks(t *testing.T) {
 	})
 	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
-		_, _, err := cloud(t, hang, timeouts(30*time.Millisecond)).Open(ref()).Open(t.Context(), "f", 0)
+		_, _, err := cloud(t, hang, timeouts(soon)).Open(ref()).Open(t.Context(), "f", 0)
 		requireKind(t, err, e2b.ErrStalled, true)
 	})
 	t.Run("too long for ReadFile", func(t *testing.T) {
@@ -209,14 +209,14 @@ func TestWriteBreaks(t *testing.T) {
 	})
 	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
-		err := cloud(t, hang, timeouts(30*time.Millisecond)).Open(ref()).Write(t.Context(), "/f", strings.NewReader("x"), e2b.WriteOptions{})
+		err := cloud(t, hang, timeouts(soon)).Open(ref()).Write(t.Context(), "/f", strings.NewReader("x"), e2b.WriteOptions{})
 		requireKind(t, err, e2b.ErrStalled, true)
 	})
 	t.Run("a slow source is no dead link", func(t *testing.T) {
 		t.Parallel()
 		pr, pw := io.Pipe()
-		time.AfterFunc(300*time.Millisecond, func() { _, _ = pw.Write([]byte("x")); pw.Close() })
-		err := cloud(t, sink, timeouts(100*time.Millisecond)).Open(ref()).Write(t.Context(), "/f", pr, e2b.WriteOptions{})
+		time.AfterFunc(3*soon, func() { _, _ = pw.Write([]byte("x")); pw.Close() })
+		err := cloud(t, sink, timeouts(soon)).Open(ref()).Write(t.Context(), "/f", pr, e2b.WriteOptions{})
 		require.NoError(t, err)
 	})
 }

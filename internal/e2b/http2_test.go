@@ -51,7 +51,7 @@ func TestOverHTTP2(t *testing.T) {
 	defer cancel()
 
 	hung := box.Command("hang")
-	hung.KeepAlive = 300 * time.Millisecond
+	hung.KeepAlive = 2 * soon
 	require.NoError(t, hung.Start(ctx))
 	requireKind(t, box.Command("reset").Run(ctx), e2b.ErrCut, true)
 	var exit *e2b.ExitError

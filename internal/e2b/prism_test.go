@@ -41,7 +41,7 @@ func prism(t *testing.T) (url string) {
 		rest.Wait()
 		_ = cmd.Wait()
 	})
-	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)

@@ -13,6 +13,10 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b"
 )
 
+// soon is a limit that is run into. Until then a request must have been sent, also on
+// a busy machine.
+const soon = time.Second
+
 const (
 	testKey   = "e2b_0123456789abcdef0123456789abcdef01234567"
 	testToken = "tok_secret_of_envd"
