@@ -6,7 +6,6 @@ package stack
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -42,9 +41,9 @@ func StartNATS(o NATSOptions) (*server.Server, error) {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		s.Shutdown()
-		return nil, errors.New("nats: not ready within 10 s")
+		return nil, fmt.Errorf("nats: not ready within %s", patience)
 	}
 	return s, nil
 }

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -101,7 +100,7 @@ func startServer(path, host string, port int, o RedisOptions) (*Redis, error) {
 	if err := r.run(exec.Command(path, append(args, o.Args...)...)); err != nil {
 		return nil, fmt.Errorf("redis-server: %w", err)
 	}
-	if err := r.ready(10 * time.Second); err != nil {
+	if err := r.ready(patience); err != nil {
 		r.Kill()
 		return nil, err
 	}
@@ -157,9 +156,9 @@ func (r *Redis) Stop() error {
 	select {
 	case <-r.over:
 		return nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		r.Kill()
-		return errors.New("redis-server: did not stop within 10 s, killed")
+		return fmt.Errorf("redis-server: did not stop within %s, killed", patience)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestRedis(t *testing.T) {
 			}
 			c := client(t, r)
 			require.NoError(t, c.Set(t.Context(), "k", "v", 20*time.Millisecond).Err())
-			require.Eventually(t, func() bool { return c.Get(t.Context(), "k").Err() == redis.Nil }, 10*time.Second, 5*time.Millisecond, "keys do not expire")
+			require.Eventually(t, func() bool { return c.Get(t.Context(), "k").Err() == redis.Nil }, patience, 5*time.Millisecond, "keys do not expire")
 			require.NoError(t, r.Stop())
 			require.NoError(t, r.Stop())
 			r.Kill()
@@ -86,7 +86,7 @@ func TestRedisFreezes(t *testing.T) {
 	defer cancel()
 	require.Error(t, c.Ping(ctx).Err())
 	r.Thaw()
-	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, patience, 5*time.Millisecond)
 	r.Freeze()
 	require.NoError(t, r.Stop(), "a frozen one stops too")
 }
@@ -134,7 +134,7 @@ func TestRedisDiesWithItsParent(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, 0))
 	require.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()
-	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 5*time.Millisecond, "redis-server outlives its parent")
+	require.Eventually(t, func() bool { return gone(pid) }, patience, 5*time.Millisecond, "redis-server outlives its parent")
 }
 
 // gone reports whether a process is dead, reaped or not.

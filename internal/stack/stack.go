@@ -17,6 +17,9 @@ import (
 	"github.com/sandjet/sandjet/internal/e2b/local"
 )
 
+// patience is how long a part may take to start or to stop, on a busy machine too.
+const patience = 30 * time.Second
+
 // Options says where a Stack listens and what it keeps. The zero value is a
 // stack on free ports of 127.0.0.1 whose data is gone when it stops.
 type Options struct {
