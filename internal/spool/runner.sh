@@ -33,7 +33,8 @@ umask "$mask"
 put pid "$$ $(birth $$)"
 
 # What grew past the cap is cut off and counted. The spools are opened for
-# append, so the first $cap bytes stay as they were written.
+# append, so the first $cap bytes stay as they were written. What comes between the
+# look and the cut is not counted.
 trim() {
 	[ "$cap" -gt 0 ] || return 0
 	for f in out err; do

@@ -277,7 +277,7 @@ func TestLimits(t *testing.T) {
 		t.Run("time", func(t *testing.T) {
 			dir := b.run("time.1")
 			require.NoError(t, b.follow(t.Context(), dir, 0, 0, Command{
-				Argv: []string{"sh", "-c", "echo on; sleep 600"}, Timeout: time.Second, Grace: time.Second,
+				Argv: []string{"sh", "-c", "echo on; sleep 600"}, Timeout: time.Second, Grace: 30 * time.Second,
 			}).Run())
 			res := b.result(dir)
 			require.Equal(t, StopTimeout, res.Stop)
@@ -291,9 +291,11 @@ func TestLimits(t *testing.T) {
 			require.Equal(t, StopSilent, b.result(dir).Stop)
 		})
 		t.Run("cap", func(t *testing.T) {
-			dir := b.run("cap.1")
+			dir, text := b.run("cap.1"), filepath.Join(t.TempDir(), "text")
+			require.NoError(t, os.WriteFile(text, bytes.Repeat([]byte("0123456789\n"), 4000), 0o600))
+			// It says no more until it was cut: what is said meanwhile is not counted.
 			require.NoError(t, b.follow(t.Context(), dir, 0, 0, Command{
-				Argv: []string{"sh", "-c", "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo 0123456789; done; sleep 2; echo more"}, Cap: 1000,
+				Argv: []string{"sh", "-c", `cat "$0"; until [ -s "${SANDJET_RUN}out.dropped" ]; do sleep 1; done; echo more`, text}, Cap: 1000,
 			}).Run())
 			res := b.result(dir)
 			require.EqualValues(t, 1000, res.Stdout.Size)
@@ -324,7 +326,7 @@ func TestStopLeavesNothing(t *testing.T) {
 		require.Eventually(t, func() bool {
 			out, _ := os.ReadFile(filepath.Join(dir, "out"))
 			return string(out) == "ready\n"
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 30*time.Second, 10*time.Millisecond)
 		require.NotEmpty(t, marked(dir))
 
 		require.NoError(t, b.sh(t.Context(), stopScript, dir, StopCancelled, "1").Run())
@@ -332,7 +334,7 @@ func TestStopLeavesNothing(t *testing.T) {
 		res := b.result(dir)
 		require.Equal(t, StopCancelled, res.Stop)
 		require.Equal(t, "SIGKILL", res.Signal())
-		require.Eventually(t, func() bool { return len(marked(dir)) == 0 }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(marked(dir)) == 0 }, 30*time.Second, 10*time.Millisecond)
 	})
 }
 
