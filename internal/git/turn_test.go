@@ -41,7 +41,11 @@ func TestYoungerFenceTakesOver(t *testing.T) {
 		_, err := old.Clone(t.Context(), git.CloneOptions{Branch: "task-j1"})
 		hung <- err
 	}()
-	<-asked
+	select {
+	case <-asked:
+	case err := <-hung:
+		t.Fatalf("the clone ended before it asked for anything: %v", err)
+	}
 	lairs := func() []string {
 		out, err := filepath.Glob("/dev/shm/.sandjet-git." + filepath.Base(old.Desk) + ".*")
 		require.NoError(t, err)
