@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -76,8 +77,26 @@ func TestStreamsFitALaptop(t *testing.T) {
 type upProcess struct {
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
-	stderr *bytes.Buffer
+	stderr *output
 	env    map[string]string
+}
+
+// output is what a process says, and may be read while it does.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // startUp starts "devstack up" and waits until it is ready.
@@ -85,13 +104,15 @@ func startUp(t *testing.T, args ...string) *upProcess {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &upProcess{cmd: exec.Command(self), stderr: &bytes.Buffer{}}
+	p := &upProcess{cmd: exec.Command(self), stderr: &output{}}
 	p.cmd.Args = append([]string{"devstack", "up", "--log-level", "info"}, args...)
 	p.cmd.Stderr = p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
+	stuck := time.AfterFunc(3*time.Minute, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) })
 	t.Cleanup(func() {
+		stuck.Stop()
 		_ = p.cmd.Process.Kill() // nothing to kill after terminate
 		if t.Failed() {
 			t.Logf("devstack said:\n%s", p.stderr)

@@ -150,14 +150,35 @@ func TestHintWithoutWorker(t *testing.T) {
 		return strings.Contains(stderr.String(), "publisher: no worker answers; job j1 stays in the queue until one comes\n")
 	})
 	// Without a worker the cancel is written down all the same.
-	signals <- os.Interrupt
+	interrupt(t, signals)
 	job := events.Job{Session: "j1", ID: "j1"}
 	eventually(t, "cancel on record", func() bool {
 		h, err := d.log.History(ctx, job)
 		return err == nil && h.Cancel.OK()
 	})
-	signals <- os.Interrupt
-	require.Equal(t, exitCancelled, <-done)
+	interrupt(t, signals)
+	require.Equal(t, exitCancelled, next(t, done))
+}
+
+// interrupt gives a publisher in this process a Ctrl-C.
+func interrupt(t *testing.T, signals chan<- os.Signal) {
+	t.Helper()
+	select {
+	case signals <- os.Interrupt:
+	case <-time.After(patience):
+		t.Fatal("nobody takes the signal")
+	}
+}
+
+// next is what comes from a channel.
+func next[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("no %T within %s", v, patience)
+	}
+	return v
 }
 
 // A publisher that nobody can store for gives up, and says where to look.

@@ -72,7 +72,7 @@ func newGuarded(t *testing.T) *guarded {
 	life, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- app.Run(life, life) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() { cancel(); next(t, done) })
 	select {
 	case <-app.Ready():
 	case err := <-done:
@@ -164,13 +164,13 @@ func TestPermissionsOfAnOwner(t *testing.T) {
 		"event.s7.j1.cancel_requested", "$JS.API.STREAM.MSG.GET.EVENTS", "$JS.API.DIRECT.GET.EVENTS", "$JS.API.CONSUMER.CREATE.EVENTS", "again.task.run.agent-8",
 	} {
 		require.NoError(t, nc.Publish(subject, []byte(`{}`)))
-		require.ErrorContains(t, <-refused, subject)
+		require.ErrorContains(t, next(t, refused), subject)
 	}
 	for _, subject := range []string{"event.>", "_INBOX.>", "_INBOX.agent-7.>", ">"} {
 		sub, err := nc.SubscribeSync(subject)
 		require.NoError(t, err)
 		require.NoError(t, nc.Flush())
-		require.ErrorContains(t, <-refused, "Permissions Violation for Subscription", sub.Subject)
+		require.ErrorContains(t, next(t, refused), "Permissions Violation for Subscription", sub.Subject)
 	}
 }
 
@@ -214,13 +214,13 @@ func TestOwnerCancelsWithoutAWorker(t *testing.T) {
 		}, "--as", "ann", "run", "--id", "j1", "--", "true").code
 	}()
 	eventually(t, "hint", func() bool { return strings.Contains(stderr.String(), "no worker answers; job j1 stays in the queue") })
-	signals <- os.Interrupt
+	interrupt(t, signals)
 	eventually(t, "word of the cancel", func() bool {
 		return strings.Contains(stderr.String(), "cancel job j1: no worker answers on api.job.cancel.ann")
 	})
 	h, err := d.log.History(t.Context(), events.Job{Session: "j1", ID: "j1"})
 	require.NoError(t, err)
 	require.False(t, h.Cancel.OK())
-	signals <- os.Interrupt
-	require.Equal(t, exitCancelled, <-done)
+	interrupt(t, signals)
+	require.Equal(t, exitCancelled, next(t, done))
 }

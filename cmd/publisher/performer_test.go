@@ -159,6 +159,7 @@ func (p *performer) run(ctx context.Context, c *events.Claim, r *jobs.Run) (even
 	limit, stop := context.WithTimeout(ctx, r.Timeout.Or(jobs.DefaultTimeout))
 	defer stop()
 	cmd := exec.CommandContext(limit, argv[0], argv[1:]...)
+	cmd.WaitDelay = patience // a child that it leaves may hold its output open
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.dir, strings.NewReader(r.Stdin), stdout, stderr
 	for k, v := range r.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)

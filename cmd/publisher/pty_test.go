@@ -87,7 +87,7 @@ func (x *terminal) ends() int {
 	go func() { defer close(waited); _ = x.cmd.Wait() }()
 	select {
 	case <-waited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		_ = x.cmd.Process.Signal(syscall.SIGQUIT)
 		x.t.Fatal("publisher does not end")
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
@@ -45,6 +46,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(10 * time.Minute), // a script that hangs fails, not the package
 		Setup: func(env *testscript.Env) error {
 			// Nobody listens on port 1: without "nats" a script has none.
 			env.Setenv("NATS_URL", "nats://127.0.0.1:1")

@@ -147,8 +147,11 @@ func (a *actor) finish(ctx context.Context, k events.Kind, amend string) error {
 	return a.End(ctx, k, o)
 }
 
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
 // eventually waits for what another goroutine or process brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
 }
