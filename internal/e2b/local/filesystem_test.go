@@ -1,6 +1,9 @@
 package local
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,4 +187,52 @@ func TestWatchers(t *testing.T) {
 		require.Equal(c, connect.CodeInvalidArgument, connect.CodeOf(st.Err()))
 		_ = st.Close()
 	})
+}
+
+// TestWatchedDirectoriesMove: what happens below one is told under the name that
+// it has now, and one that went is let go.
+func TestWatchedDirectoriesMove(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, start(t, Config{Isolation: None}))
+	b := c.create("")
+	require.NoError(t, b.mkdir("w/a/deep"))
+	made, err := b.files().CreateWatcher(t.Context(), ask(b, &filesystem.CreateWatcherRequest{Path: "w", Recursive: true}))
+	require.NoError(t, err)
+	var seen []string
+	until := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			r, err := b.files().GetWatcherEvents(t.Context(), ask(b, &filesystem.GetWatcherEventsRequest{WatcherId: made.Msg.GetWatcherId()}))
+			require.NoError(t, err)
+			for _, ev := range r.Msg.GetEvents() {
+				seen = append(seen, ev.GetName()+" "+ev.GetType().String()[len("EVENT_TYPE_"):])
+			}
+			return slices.Contains(seen, want)
+		}, patience, patience/2000, "%s, not %v", want, &seen)
+	}
+	require.NoError(t, b.run("mv w/a w/b").err)
+	until("b CREATE")
+	require.NoError(t, b.run("touch w/b/deep/f").err)
+	until("b/deep/f CREATE")
+	require.NoError(t, b.run("for i in 1 2 3 4 5; do mkdir w/gone$i; done").err)
+	until("gone5 CREATE")
+	require.NoError(t, b.run("rmdir w/gone*; rm -r w/b; mkdir w/b; touch w/last").err)
+	until("last CREATE")
+	require.NoError(t, b.run("touch w/b/again").err)
+	until("b/again CREATE")
+	require.Empty(t, openBelow(t, b.outside("/home/user/w"), " (deleted)"), "directories that went are not held open")
+}
+
+// openBelow lists the files that this process has open below a directory, of
+// those whose names end so.
+func openBelow(t *testing.T, dir, suffix string) (names []string) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, dir) && strings.HasSuffix(name, suffix) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -25,6 +25,7 @@ type watcher struct {
 	fs                 *fsnotify.Watcher
 	dirs               map[string]*os.File // by the name the notifier uses
 	rel                map[string]string   // that name to the path below the watched directory
+	at                 map[string]string   // and back
 }
 
 // watchRequest is what both ways to watch ask for.
@@ -38,7 +39,7 @@ type watchRequest interface {
 func newWatcher(ctx context.Context, h http.Header, req watchRequest) (*watcher, error) {
 	w := &watcher{
 		recursive: req.GetRecursive(), include: req.GetIncludeEntry(),
-		dirs: make(map[string]*os.File), rel: make(map[string]string),
+		dirs: make(map[string]*os.File), rel: make(map[string]string), at: make(map[string]string),
 	}
 	err := within(ctx, h, req.GetPath(), func(p place) error {
 		if err := p.wantDir(); err != nil {
@@ -60,6 +61,9 @@ func newWatcher(ctx context.Context, h http.Header, req watchRequest) (*watcher,
 
 // add watches a directory and, if asked to, those below it.
 func (w *watcher) add(rel string) error {
+	if _, ok := w.at[rel]; ok { // found in its parent before it was told of
+		return nil
+	}
 	name := path.Join(w.name, rel)
 	f, err := w.open(name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -70,7 +74,7 @@ func (w *watcher) add(rel string) error {
 		f.Close()
 		return fmt.Errorf("error adding path %s to watcher: %w", name, err)
 	}
-	w.dirs[p], w.rel[p] = f, rel
+	w.dirs[p], w.rel[p], w.at[rel] = f, rel, p
 	if !w.recursive {
 		return nil
 	}
@@ -103,6 +107,27 @@ func (w *watcher) addBelow(rel string) error {
 	return nil
 }
 
+// drop watches what was at rel no longer: a directory that went, or has another
+// name by now, under which it is added anew with all that is below it.
+func (w *watcher) drop(rel string, renamed bool) {
+	p, ok := w.at[rel]
+	if !ok {
+		return
+	}
+	if renamed { // what is removed was empty
+		for below := range w.at {
+			if strings.HasPrefix(below, rel+"/") {
+				w.drop(below, false)
+			}
+		}
+	}
+	_ = w.fs.Remove(p) // it may know already
+	w.dirs[p].Close()
+	delete(w.dirs, p)
+	delete(w.rel, p)
+	delete(w.at, rel)
+}
+
 func (w *watcher) close() {
 	_ = w.fs.Close()
 	for _, f := range w.dirs {
@@ -129,6 +154,9 @@ func (w *watcher) translate(ev fsnotify.Event) []*filesystem.FilesystemEvent {
 		return nil
 	}
 	name := path.Join(rel, base)
+	if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
+		w.drop(name, ev.Has(fsnotify.Rename))
+	}
 	if w.recursive && ev.Has(fsnotify.Create) {
 		_ = w.addBelow(name) // at worst its content goes unreported
 	}
