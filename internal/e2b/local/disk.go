@@ -169,7 +169,7 @@ func attach(image *os.File) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		loop, err := os.OpenFile("/dev/loop"+strconv.Itoa(n), os.O_RDWR, 0)
+		loop, err := openLoop(n)
 		if err != nil {
 			return nil, err
 		}
@@ -182,6 +182,29 @@ func attach(image *os.File) (*os.File, error) {
 			return nil, err
 		}
 	}
+}
+
+// openLoop opens a loop device. A container's /dev does not follow the kernel's,
+// so that one which is new to it has to be made.
+func openLoop(n int) (*os.File, error) {
+	name := "/dev/loop" + strconv.Itoa(n)
+	loop, err := os.OpenFile(name, os.O_RDWR, 0)
+	if !errors.Is(err, os.ErrNotExist) {
+		return loop, err
+	}
+	number, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/dev", n))
+	if err != nil {
+		return nil, err
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(number), "%d:%d", &major, &minor); err != nil {
+		return nil, fmt.Errorf("number of %s: %w", name, err)
+	}
+	err = unix.Mknod(name, unix.S_IFBLK|0o660, int(unix.Mkdev(major, minor)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, &os.PathError{Op: "mknod", Path: name, Err: err}
+	}
+	return os.OpenFile(name, os.O_RDWR, 0)
 }
 
 // mountDetached mounts a device without a place.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // loops are the images below dir that a loop device has.
@@ -280,4 +282,39 @@ func TestBlankIsWhole(t *testing.T) {
 		out, err := exec.Command(sbin("e2fsck"), "-fn", f.Name()).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
+}
+
+// TestLoopDevicesOfAContainer: its /dev was made when it began, and has not the
+// devices that the kernel has made since.
+func TestLoopDevicesOfAContainer(t *testing.T) {
+	t.Parallel()
+	cfg := disksOf(t, 16)
+	image, err := os.Create(filepath.Join(cfg.DataDir, imageFile))
+	require.NoError(t, err)
+	defer image.Close()
+	require.NoError(t, image.Truncate(1<<20))
+	var control unix.Stat_t
+	require.NoError(t, unix.Stat("/dev/loop-control", &control))
+	attached := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the mounts go with the thread
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = unix.Mount("dev", "/dev", "tmpfs", 0, "")
+		}
+		if err == nil {
+			err = unix.Mknod("/dev/loop-control", unix.S_IFCHR|0o600, int(control.Rdev))
+		}
+		if err == nil {
+			var loop *os.File
+			if loop, err = attach(image); err == nil {
+				err = loop.Close()
+			}
+		}
+		attached <- err
+	}()
+	require.NoError(t, <-attached)
 }
