@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -378,4 +379,26 @@ func TestTrafficWakesWhatIsStillPausing(t *testing.T) {
 	sb.launch.RUnlock()
 	require.Equal(t, "kept", <-read)
 	require.Equal(t, 204, <-paused)
+}
+
+// TestPauseFailsAtTheEnd: it is tried again, but not at once and all the time.
+func TestPauseFailsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	c := newClient(t, start(t, Config{Isolation: None, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	b := c.create(`{"templateID":"base","autoPause":true,"timeout":1000}`)
+	sb := b.within()
+	sb.jail.group.freeze = "/nowhere"
+	require.Equal(t, 500, c.call("POST", b.on("/pause"), "").status)
+	sb.mu.Lock()
+	sb.rec.EndAt = time.Now()
+	sb.mu.Unlock()
+	sb.expire()
+	for range 20 {
+		b.detail()
+	}
+	require.True(t, sb.is(running))
+	tries := strings.Count(log.String(), "sandbox not paused at its end")
+	require.Positive(t, tries)
+	require.Less(t, tries, 10)
 }

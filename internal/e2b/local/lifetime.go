@@ -7,11 +7,16 @@ import (
 )
 
 // arm makes the sandbox end at rec.EndAt; mu is held.
-func (s *sandbox) arm() {
+func (s *sandbox) arm() { s.armIn(time.Until(s.rec.EndAt)) }
+
+// pauseAgain is how soon a pause that failed at the sandbox's end is tried again.
+const pauseAgain = 5 * time.Second
+
+func (s *sandbox) armIn(d time.Duration) {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.timer = time.AfterFunc(time.Until(s.rec.EndAt), func() { s.srv.run(s.expire) })
+	s.timer = time.AfterFunc(d, func() { s.srv.run(s.expire) })
 }
 
 // expire ends a sandbox whose time is up.

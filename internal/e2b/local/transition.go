@@ -34,7 +34,7 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 	}
 	if err != nil {
 		s.move(running)
-		s.arm()
+		s.armIn(max(pauseAgain, time.Until(s.rec.EndAt)))
 		return err
 	}
 	s.rec.EndAt, s.rec.NoMemory = time.Now(), !memory
