@@ -54,6 +54,8 @@ type alone struct {
 func startAlone(t *testing.T, level Isolation) *alone {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServerAlone$", "-test.timeout=30m")
+	begins := time.AfterFunc(stuck, func() { _ = cmd.Process.Kill() })
+	defer begins.Stop()
 	dir := t.TempDir()
 	cmd.Env = append(os.Environ(), aloneEnv+"="+string(level), "DATA="+dir)
 	cmd.Stderr = os.Stderr

@@ -113,12 +113,12 @@ func TestCreateVersions(t *testing.T) {
 	r.into(t, &old)
 	require.Empty(t, old.EnvdAccessToken, "v1 is open unless told")
 	b := &testBox{client: c, Sandbox: old}
-	require.InDelta(t, 15, time.Until(b.detail().EndAt).Seconds(), 5)
+	require.InDelta(t, 15, time.Until(b.detail().EndAt).Seconds(), 14)
 
 	b = c.create(`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true},"metadata":{"a":"b"},"unknown":1,"network":{"allowOut":["x"],"new":1}}`)
 	require.NotEmpty(t, b.EnvdAccessToken)
 	d := b.detail()
-	require.InDelta(t, 300, time.Until(d.EndAt).Seconds(), 5)
+	require.InDelta(t, 300, time.Until(d.EndAt).Seconds(), patience.Seconds())
 	require.Equal(t, b.EnvdAccessToken, d.EnvdAccessToken)
 	require.Equal(t, e2b.Lifecycle{OnTimeout: "pause", AutoResume: true}, *d.Lifecycle)
 	require.Equal(t, map[string]string{"a": "b"}, d.Metadata)
@@ -133,17 +133,17 @@ func TestTimeToLive(t *testing.T) {
 	left := func() float64 { return time.Until(b.detail().EndAt).Seconds() }
 
 	require.Equal(t, 200, c.call("POST", "/v2"+b.on("/connect"), `{"timeout":50}`).status)
-	require.InDelta(t, 100, left(), 5, "connect never shortens")
+	require.InDelta(t, 100, left(), patience.Seconds(), "connect never shortens")
 	require.Equal(t, 200, c.call("POST", "/v2"+b.on("/connect"), "").status, "v2 needs no body")
-	require.InDelta(t, 300, left(), 5)
+	require.InDelta(t, 300, left(), patience.Seconds())
 	require.Equal(t, 204, c.call("POST", b.on("/refreshes"), `{"duration":600}`).status)
-	require.InDelta(t, 600, left(), 5)
+	require.InDelta(t, 600, left(), patience.Seconds())
 	require.Equal(t, 204, c.call("POST", b.on("/refreshes"), "").status)
-	require.InDelta(t, 600, left(), 5, "a refresh only extends")
+	require.InDelta(t, 600, left(), patience.Seconds(), "a refresh only extends")
 	require.Equal(t, 204, c.call("POST", b.on("/timeout"), `{"timeout":60}`).status)
-	require.InDelta(t, 60, left(), 5, "timeout may shorten")
+	require.InDelta(t, 60, left(), patience.Seconds(), "timeout may shorten")
 	require.Equal(t, 204, c.call("POST", b.on("/timeout"), `{"timeout":7200}`).status)
-	require.InDelta(t, 3600, left(), 5, "and is clipped to the longest run")
+	require.InDelta(t, 3600, left(), patience.Seconds(), "and is clipped to the longest run")
 
 	require.Equal(t, 204, c.call("POST", b.on("/timeout"), `{"timeout":0}`).status)
 	require.Eventually(t, func() bool { return c.call("GET", b.on(""), "").status == 404 }, patience, 10*time.Millisecond)

@@ -44,7 +44,7 @@ func TestNothingOutlivesAKilledServer(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			data, mark := t.TempDir(), fmt.Sprint("100.", time.Now().UnixNano())
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfItsOwn$", "-test.v")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfItsOwn$", "-test.v", "-test.timeout="+stuck.String())
 			cmd.Env = append(os.Environ(), crashEnv+"="+string(level), "DATA="+data, "MARK="+mark)
 			out, err := cmd.StdoutPipe()
 			require.NoError(t, err)

@@ -447,9 +447,11 @@ func TestEgressAnswersFlow(t *testing.T) {
 	t.Cleanup(slow.Close)
 	b := newClient(t, start(t, Config{})).create("")
 	_, _, proxy := b.throughProxy()
-	tr := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }, ResponseHeaderTimeout: patience}
+	tr := &http.Transport{Proxy: http.ProxyURL(proxy)}
 	t.Cleanup(tr.CloseIdleConnections)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", slow.URL, nil)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, "GET", slow.URL, nil)
 	require.NoError(t, err)
 	res, err := tr.RoundTrip(req)
 	if err != nil {

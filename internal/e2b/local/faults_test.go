@@ -102,8 +102,11 @@ func TestFaultHangAndDelay(t *testing.T) {
 	c := newClient(t, start(t, Config{Isolation: None}))
 	f := c.srv.Faults()
 	release := f.Add(Fault{Op: "create", Action: Hang{}})
-	done := make(chan reply)
-	go func() { done <- c.call("POST", "/v2/sandboxes", `{"templateID":"base"}`) }()
+	done := make(chan reply, 1)
+	go func() {
+		r, _ := c.try("POST", "/v2/sandboxes", `{"templateID":"base"}`)
+		done <- r
+	}()
 	require.Eventually(t, func() bool { return f.Count("create") == 1 }, patience, time.Millisecond)
 	select {
 	case <-done:
@@ -118,7 +121,7 @@ func TestFaultHangAndDelay(t *testing.T) {
 	req, err := http.NewRequestWithContext(ctx, "POST", c.srv.URL()+"/v2/sandboxes", strings.NewReader(`{"templateID":"base"}`))
 	require.NoError(t, err)
 	req.Header.Set("X-API-Key", c.srv.APIKey())
-	failed := make(chan error)
+	failed := make(chan error, 1)
 	go func() {
 		_, err := c.do(req)
 		failed <- err
@@ -150,7 +153,7 @@ func TestFaultCut(t *testing.T) {
 	require.NotErrorIs(t, err, io.EOF)
 	require.LessOrEqual(t, len(r.body), 50_000)
 
-	f.Add(Fault{Op: "start", Action: CutAfter{After: 200 * time.Millisecond}})
+	f.Add(Fault{Op: "start", Action: CutAfter{After: 3 * time.Second}}) // after the start, also on a busy machine
 	st, err := b.processes().Start(t.Context(), ask(b, sh("sleep 100")))
 	require.NoError(t, err)
 	require.True(t, st.Receive())

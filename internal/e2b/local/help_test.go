@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,10 @@ import (
 
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
+
+// stuck is after how long a test gives up on what has no limit of its own, so that
+// it fails, and not all of the package with it.
+const stuck = 5 * time.Minute
 
 // missing ends a test that lacks a real tool.
 func missing(t *testing.T, format string, args ...any) {
@@ -88,8 +94,21 @@ func start(t *testing.T, cfg Config) *Server {
 	}
 	srv, err := Start(t.Context(), cfg)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, srv.Close()) })
+	t.Cleanup(func() { require.NoError(t, atMost(stuck, srv.Close), "close the server") })
 	return srv
+}
+
+// atMost is what f returns, or an error that shows all goroutines.
+func atMost(limit time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		all := make([]byte, 1<<20)
+		return fmt.Errorf("not done after %s:\n%s", limit, all[:runtime.Stack(all, true)])
+	}
 }
 
 // client is a bare client of a server, with connections of its own.
@@ -104,7 +123,7 @@ func newClient(t *testing.T, srv *Server) *client {
 	tr := spectest.New(t)
 	tr.Wrong = true // bad requests are what many tests are about
 	t.Cleanup(tr.CloseIdleConnections)
-	return &client{T: t, srv: srv, http: &http.Client{Transport: tr}}
+	return &client{T: t, srv: srv, http: &http.Client{Transport: tr, Timeout: stuck}}
 }
 
 // reply is an answer, read to its end.

@@ -2,13 +2,13 @@ package local
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -177,17 +177,17 @@ func TestServersInsideAreReachable(t *testing.T) {
 	if _, err := os.Stat("/usr/bin/python3"); err != nil {
 		t.Skip("no python3 below /usr, so none in a sandbox")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
 	c := newClient(t, start(t, Config{}))
 	b := c.create("")
 	b.put("page", "served inside")
-	_, _ = b.begin(sh("/usr/bin/python3 -m http.server --bind 127.0.0.1 " + port))
-	require.Eventually(t, func() bool {
-		r := c.call("GET", "/page", "", headerSandbox, b.SandboxID, headerPort, port)
-		return r.status == http.StatusOK && r.body == "served inside"
-	}, patience, patience/1000)
+	st, _ := b.begin(sh("exec /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0"))
+	said := regexp.MustCompile(` port (\d+) `)
+	var port []string
+	for r := (&result{}); port == nil; port = said.FindStringSubmatch(r.stdout.String()) {
+		require.True(t, st.Receive(), "%v", st.Err())
+		r.take(st.Msg().GetEvent())
+	}
+	r := c.call("GET", "/page", "", headerSandbox, b.SandboxID, headerPort, port[1])
+	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
+	require.Equal(t, "served inside", r.body)
 }

@@ -367,6 +367,8 @@ func TestTrafficWakesWhatIsStillPausing(t *testing.T) {
 	sb, err := c.srv.find(b.SandboxID)
 	require.NoError(t, err)
 	sb.launch.RLock() // the pause gets no further than its first step
+	release := sync.OnceFunc(sb.launch.RUnlock)
+	defer release() // also of a test that fails
 	paused := make(chan int, 1)
 	go func() {
 		r, _ := c.try("POST", b.on("/pause"), "")
@@ -376,7 +378,7 @@ func TestTrafficWakesWhatIsStillPausing(t *testing.T) {
 	read := make(chan string, 1)
 	go func() { read <- b.content("f") }()
 	require.Eventually(t, func() bool { return c.srv.Faults().Count("read") == 1 }, patience, time.Millisecond)
-	sb.launch.RUnlock()
+	release()
 	require.Equal(t, "kept", <-read)
 	require.Equal(t, 204, <-paused)
 }

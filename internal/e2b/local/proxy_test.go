@@ -91,7 +91,7 @@ func TestAutoResume(t *testing.T) {
 	require.Equal(t, e2b.StatePaused, b.detail().State)
 	require.Equal(t, 204, b.envd("GET", "/health", "").status)
 	require.Equal(t, e2b.StateRunning, b.detail().State)
-	require.InDelta(t, 300, time.Until(b.detail().EndAt).Seconds(), 5)
+	require.InDelta(t, 300, time.Until(b.detail().EndAt).Seconds(), patience.Seconds())
 	pause(`{"memory":false}`)
 	require.Equal(t, 502, b.envd("GET", "/health", "").status, "what kept no memory is not woken by traffic")
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -91,8 +93,10 @@ func judge(t *testing.T, dir, sdk string, level Isolation, only string, to *verd
 	srv := start(t, Config{Isolation: level, Recipes: gatewayRecipe(t)})
 	front := httptest.NewServer(validating(t, srv))
 	defer front.Close()
-	cmd := exec.CommandContext(t.Context(), "node", "--test-reporter=tap", "--test-name-pattern="+only, "suite.mjs")
-	cmd.Dir = dir
+	ctx, cancel := context.WithTimeout(t.Context(), 2*stuck)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "--test-reporter=tap", "--test-name-pattern="+only, "suite.mjs")
+	cmd.Dir, cmd.WaitDelay = dir, patience
 	calls := filepath.Join(t.TempDir(), "calls")
 	cmd.Env = append(os.Environ(), "SDK="+sdk, "CALLS_FILE="+calls, "E2B_API_URL="+front.URL, "E2B_SANDBOX_URL="+srv.URL(), "E2B_API_KEY="+srv.APIKey(),
 		"FAULTS_URL="+faultServer(t, srv), "GIT_URL="+gitServer(t))
@@ -109,7 +113,7 @@ func judge(t *testing.T, dir, sdk string, level Isolation, only string, to *verd
 			to.add(sdk, area, 0, n)
 		}
 	}
-	require.NoError(t, err, "%s", notOK(out))
+	require.NoError(t, errors.Join(err, ctx.Err()), "%s", notOK(out))
 	require.Empty(t, failed)
 	require.NotEmpty(t, passed, "%s", out)
 	require.Empty(t, srv.Sandboxes(), "the tests clean up behind them")

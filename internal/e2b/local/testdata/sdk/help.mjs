@@ -37,11 +37,15 @@ export async function fault(t, f) {
   return remove
 }
 
-// Waits until ask gives something true; the test runner's own limit ends it.
+// How long a test waits for what must happen. The test runner itself has no limit.
+const patience = 60_000
+
+// Waits until ask gives something true.
 export async function until(ask) {
-  for (;;) {
+  for (const end = Date.now() + patience; ;) {
     const got = await ask()
     if (got) return got
+    if (Date.now() > end) throw new Error(`not within ${patience} ms: ${ask}`)
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
 }
@@ -54,7 +58,15 @@ export function collector() {
     seen,
     add: (x) => { seen.push(x); wake() },
     async until(want) {
-      while (!want(seen)) await new Promise((resolve) => (wake = resolve))
+      let late
+      const over = new Promise((_, reject) => {
+        late = setTimeout(() => reject(new Error(`not within ${patience} ms: ${want}, of ${seen}`)), patience)
+      })
+      try {
+        while (!want(seen)) await Promise.race([over, new Promise((resolve) => (wake = resolve))])
+      } finally {
+        clearTimeout(late)
+      }
     },
   }
 }
