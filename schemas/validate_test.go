@@ -1,7 +1,6 @@
 package schemas_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -130,7 +129,7 @@ func TestMalformed(t *testing.T) {
 			err := s.Validate([]byte(tt.doc))
 			require.EqualError(t, err, tt.want)
 			var fault *schemas.Error
-			require.True(t, errors.As(err, &fault))
+			require.ErrorAs(t, err, &fault)
 			require.True(t, fault.Malformed)
 			require.Empty(t, fault.Pointer)
 		})

@@ -139,7 +139,7 @@ func logger(cfg worker.Config, stderr io.Writer, getenv func(string) string) *sl
 	if cfg.LogFormat == "json" || cfg.LogFormat == "" && !tty {
 		return slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	}
-	return slog.New(tint.NewHandler(stderr, &tint.Options{
+	return slog.New(tint.NewTextHandler(stderr, &tint.Options{
 		Level: cfg.LogLevel, TimeFormat: "15:04:05.000", NoColor: !tty || getenv("NO_COLOR") != "",
 	}))
 }

@@ -113,11 +113,13 @@ func TestStartStreams(t *testing.T) {
 		want   string
 	}{
 		{
-			"somebody else's", jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"else.>"}},
+			"somebody else's",
+			jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"else.>"}},
 			"stream JOBS exists and is not Sandjet's",
 		},
 		{
-			"somebody else's of our subjects", jetstream.StreamConfig{Name: "TASKS", Subjects: []string{"task.>"}},
+			"somebody else's of our subjects",
+			jetstream.StreamConfig{Name: "TASKS", Subjects: []string{"task.>"}},
 			"stream TASKS already takes subject ",
 		},
 		{

@@ -29,25 +29,35 @@ const spread = 250 * time.Millisecond
 // controls are small: each makes much of the one trouble that its mechanism is for.
 var controls = []control{
 	{"fence", 4, "events are published against the claim", plan.Options{
-		Jobs: 10, Faults: 2, Calm: 10, Kinds: []string{"worker-freeze"}, Only: []plan.Flavour{plan.Long}}, spread},
+		Jobs: 10, Faults: 2, Calm: 10, Kinds: []string{"worker-freeze"}, Only: []plan.Flavour{plan.Long},
+	}, spread},
 	{"join", 2, "who comes next joins the running command", plan.Options{
-		Jobs: 10, Faults: 2, Calm: 10, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Long}}, spread},
+		Jobs: 10, Faults: 2, Calm: 10, Kinds: []string{"worker-restart"}, Only: []plan.Flavour{plan.Long},
+	}, spread},
 	{"offsets", 3, "output goes on from where the stream has it", plan.Options{
-		Jobs: 10, Faults: 3, Calm: 10, Kinds: []string{"worker-restart", "worker-kill"}, Only: []plan.Flavour{plan.Long}}, spread},
+		Jobs: 10, Faults: 3, Calm: 10, Kinds: []string{"worker-restart", "worker-kill"}, Only: []plan.Flavour{plan.Long},
+	}, spread},
 	{"lane", 5, "exclusive jobs of a session have the turn one at a time", plan.Options{
-		Jobs: 16, Open: 3, Only: []plan.Flavour{plan.Steady, plan.Silent}}, 0},
+		Jobs: 16, Open: 3, Only: []plan.Flavour{plan.Steady, plan.Silent},
+	}, 0},
 	{"adopt", 7, "a creation without an answer is looked for", plan.Options{
-		Jobs: 24, Faults: 3, Kinds: []string{"e2b-lost-create"}, Only: []plan.Flavour{plan.Quick, plan.Alone}}, 0},
+		Jobs: 24, Faults: 3, Kinds: []string{"e2b-lost-create"}, Only: []plan.Flavour{plan.Quick, plan.Alone},
+	}, 0},
 	{"history", 1, "a job's log is read before it is taken up", plan.Options{
-		Jobs: 24, Only: []plan.Flavour{plan.Duplicate}}, 0},
+		Jobs: 24, Only: []plan.Flavour{plan.Duplicate},
+	}, 0},
 	{"rebuild", 9, "a view that was wiped is filled again", plan.Options{
-		Jobs: 16, Only: []plan.Flavour{plan.Quick}}, 0},
+		Jobs: 16, Only: []plan.Flavour{plan.Quick},
+	}, 0},
 	{"waits", 8, "quota, rate and outages spend no attempt", plan.Options{
-		Jobs: 24, Faults: 4, Kinds: []string{"e2b-quota", "e2b-rate"}, Only: []plan.Flavour{plan.Quick, plan.Alone}}, 0},
+		Jobs: 24, Faults: 4, Kinds: []string{"e2b-quota", "e2b-rate"}, Only: []plan.Flavour{plan.Quick, plan.Alone},
+	}, 0},
 	{"idleguard", 6, "nothing is paused while a job runs or waits", plan.Options{
-		Jobs: 8, Idle: time.Second, Only: []plan.Flavour{plan.Long}}, 0},
+		Jobs: 8, Idle: time.Second, Only: []plan.Flavour{plan.Long},
+	}, 0},
 	{"beat", 2, "a message in hand is kept from being delivered again", plan.Options{
-		Jobs: 8, Only: []plan.Flavour{plan.Long}}, 0},
+		Jobs: 8, Only: []plan.Flavour{plan.Long},
+	}, 0},
 }
 
 // abreast is how many controls run at a time: they wait more than they work.

@@ -46,9 +46,8 @@ type reader struct {
 
 // pending is a command's output until its end is read.
 type pending struct {
-	out, err       check.Collected
-	outAt, errAt   map[int]int64 // where each attempt's part begins
-	lastOut, lastE int64
+	out, err     check.Collected
+	outAt, errAt map[int]int64 // where each attempt's part begins
 }
 
 func (c *Campaign) gatherEvents(ctx context.Context) error {

@@ -97,7 +97,7 @@ func (d *download) open(client *http.Client, req *http.Request, offset int64) er
 		return err
 	}
 	d.body, d.status = res.Body, res.StatusCode
-	kind, message := d.extent(res, offset)
+	message, kind := d.extent(res, offset)
 	if kind == nil {
 		return nil
 	}
@@ -109,30 +109,30 @@ func (d *download) open(client *http.Client, req *http.Request, offset int64) er
 }
 
 // extent finds out how long the file is and how much of it this answer brings.
-func (d *download) extent(res *http.Response, offset int64) (kind error, message string) {
+func (d *download) extent(res *http.Response, offset int64) (message string, kind error) {
 	first, total, ok := contentRange(res.Header.Get("Content-Range"))
 	switch res.StatusCode {
 	case http.StatusOK:
 		first, total, ok = 0, res.ContentLength, res.ContentLength >= 0
 		if offset > 0 && total == 0 { // an empty file has no ranges
-			return ErrRange, "the file is empty"
+			return "the file is empty", ErrRange
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		if !ok || total != offset {
-			return ErrRange, "the file is shorter than " + strconv.FormatInt(offset, 10) + " bytes"
+			return "the file is shorter than " + strconv.FormatInt(offset, 10) + " bytes", ErrRange
 		}
 		first = offset
 	}
 	switch enc := res.Header.Get("Content-Encoding"); {
 	case enc != "" && enc != "identity":
-		return ErrBadAnswer, "the file came compressed"
+		return "the file came compressed", ErrBadAnswer
 	case !ok || total < offset:
-		return ErrBadAnswer, "the answer does not say how long the file is"
+		return "the answer does not say how long the file is", ErrBadAnswer
 	case first != offset:
-		return ErrBadAnswer, fmt.Sprintf("the answer begins at byte %d instead of %d", first, offset)
+		return fmt.Sprintf("the answer begins at byte %d instead of %d", first, offset), ErrBadAnswer
 	}
 	d.total, d.left = total, total-offset
-	return nil, ""
+	return "", nil
 }
 
 // Read reads what is left, bounding each wait.

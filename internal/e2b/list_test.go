@@ -54,7 +54,8 @@ func TestListReadsAllPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, -1, p.Running)
 
-	for range c.List(t.Context(), e2b.ListQuery{}) {
+	for _, err := range c.List(t.Context(), e2b.ListQuery{}) {
+		require.NoError(t, err)
 		break // and no panic
 	}
 }

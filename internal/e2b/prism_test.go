@@ -184,7 +184,8 @@ func TestAgainstAMockOfTheDocument(t *testing.T) {
 
 	// That it looks at requests at all.
 	for _, bad := range []struct{ method, path, body string }{
-		{"GET", "/v2/sandboxes?limit=1000", ""}, {"POST", "/sandboxes", `{"timeout":1}`},
+		{"GET", "/v2/sandboxes?limit=1000", ""},
+		{"POST", "/sandboxes", `{"timeout":1}`},
 		{"POST", "/sandboxes/" + testID + "/timeout", `{"timeout":"soon"}`},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), bad.method, url+bad.path, strings.NewReader(bad.body))

@@ -95,8 +95,14 @@ func TestTheJobModelRefuses(t *testing.T) {
 		end bool // in order
 	}{
 		"a life": {
-			in: []jobOp{{op: "claim", id: "a"}, {op: "publish", id: "1", by: "a"}, {op: "claim", id: "b", past: a},
-				{op: "publish", id: "2", by: "a"}, {op: "end", id: "3", by: "b"}, {op: "read"}},
+			in: []jobOp{
+				{op: "claim", id: "a"},
+				{op: "publish", id: "1", by: "a"},
+				{op: "claim", id: "b", past: a},
+				{op: "publish", id: "2", by: "a"},
+				{op: "end", id: "3", by: "b"},
+				{op: "read"},
+			},
 			out: []jobAnswer{ok, {what: "unknown"}, ok, {what: "lost", to: "b"}, ok, {what: "ok", read: register{"b", "3", "3"}}},
 			end: true,
 		},

@@ -120,7 +120,8 @@ func TestTheSessionModelRefuses(t *testing.T) {
 	}{
 		"in order": {
 			[]sessionOp{{"a", ""}, {"b", ""}, {"c", "a"}, {}},
-			[]sessionAnswer{{what: "ok"}, {what: "stale"}, {what: "unknown"}, {"ok", "c"}}, true,
+			[]sessionAnswer{{what: "ok"}, {what: "stale"}, {what: "unknown"}, {"ok", "c"}},
+			true,
 		},
 		"two over one":              {[]sessionOp{{"a", ""}, {"b", ""}}, []sessionAnswer{{what: "ok"}, {what: "ok"}}, false},
 		"refused without reason":    {[]sessionOp{{"a", ""}}, []sessionAnswer{{what: "stale"}}, false},

@@ -241,8 +241,8 @@ func TestOutputOverLeaderChanges(t *testing.T) {
 			break
 		}
 		next := s.join(t).claim(t, j, c.Token())
-		<-written
-		if err := o.Close(t.Context()); err != nil { // it may have been through before
+		_, err = <-written, o.Close(t.Context())
+		if err != nil { // it may have been through before
 			require.ErrorIs(t, err, events.ErrLost)
 		}
 		h, err := next.History(t.Context())

@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -76,9 +75,6 @@ func (p *proxy) pipe(to, from net.Conn, swallow *atomic.Bool) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
-				return
-			}
 			return
 		}
 	}

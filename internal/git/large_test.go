@@ -42,7 +42,7 @@ func large(t testing.TB, f *forge) (git.Remote, string) {
 		}
 		inline(i*7%largeFiles, i)
 	}
-	b.WriteString("done\n")
+	fmt.Fprintln(b, "done")
 	require.NoError(t, b.Flush())
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())

@@ -8,10 +8,7 @@ import (
 
 const maxRef = 255
 
-var (
-	shaRegexp   = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
-	shortRegexp = regexp.MustCompile(`^[0-9a-f]{7,39}$`)
-)
+var shaRegexp = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // IsCommitID reports whether s is a whole commit id (SHA-1 or SHA-256).
 func IsCommitID(s string) bool { return shaRegexp.MatchString(s) }

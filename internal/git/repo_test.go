@@ -2,7 +2,6 @@ package git_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -118,7 +117,7 @@ func TestRepoValidate(t *testing.T) {
 	} {
 		err := parse(t, tt.block).Validate()
 		var p *git.Problem
-		require.True(t, errors.As(err, &p), tt.block)
+		require.ErrorAs(t, err, &p, tt.block)
 		require.Equal(t, tt.pointer, p.Pointer)
 		require.ErrorIs(t, err, git.ErrInvalid)
 		require.NotContains(t, err.Error(), "hunter2")

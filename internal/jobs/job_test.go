@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -324,9 +325,9 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("payload %v, error %v", j.Payload, err)
 		}
 		if err != nil {
-			switch err.(type) {
-			case *Invalid, *NewerVersion:
-			default:
+			var invalid *Invalid
+			var newer *NewerVersion
+			if !errors.As(err, &invalid) && !errors.As(err, &newer) {
 				t.Fatalf("error of type %T", err)
 			}
 			return

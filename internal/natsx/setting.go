@@ -50,52 +50,94 @@ func opinion[T comparable](v T) any {
 // settings lists every setting that EnsureStream compares. What is not in it stays
 // as the operator has it (placement, compression, consumer limits).
 var settings = []setting{
-	{"retention", func(c *jetstream.StreamConfig) any { return c.Retention.String() },
-		func(d, s *jetstream.StreamConfig) { d.Retention = s.Retention }, workQueue},
-	{"storage", func(c *jetstream.StreamConfig) any { return c.Storage.String() },
-		func(d, s *jetstream.StreamConfig) { d.Storage = s.Storage }, always},
-	{"subjects", func(c *jetstream.StreamConfig) any { return sorted(c.Subjects) },
-		func(d, s *jetstream.StreamConfig) { d.Subjects = s.Subjects }, nil},
-	{"sources", func(c *jetstream.StreamConfig) any { return sources(c) },
-		func(d, s *jetstream.StreamConfig) { d.Sources = s.Sources }, nil},
-	{"replicas", func(c *jetstream.StreamConfig) any { return opinion(c.Replicas) },
-		func(d, s *jetstream.StreamConfig) { d.Replicas = s.Replicas }, nil},
-	{"max age", func(c *jetstream.StreamConfig) any { return c.MaxAge },
-		func(d, s *jetstream.StreamConfig) { d.MaxAge = s.MaxAge }, nil},
-	{"max bytes", func(c *jetstream.StreamConfig) any { return cap64(c.MaxBytes) },
-		func(d, s *jetstream.StreamConfig) { d.MaxBytes = s.MaxBytes }, nil},
-	{"max messages", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgs) },
-		func(d, s *jetstream.StreamConfig) { d.MaxMsgs = s.MaxMsgs }, nil},
-	{"max messages per subject", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgsPerSubject) },
-		func(d, s *jetstream.StreamConfig) { d.MaxMsgsPerSubject = s.MaxMsgsPerSubject }, nil},
-	{"max message size", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgSize) },
-		func(d, s *jetstream.StreamConfig) { d.MaxMsgSize = s.MaxMsgSize }, nil},
-	{"max consumers", func(c *jetstream.StreamConfig) any { return opinion(c.MaxConsumers) },
-		func(d, s *jetstream.StreamConfig) { d.MaxConsumers = s.MaxConsumers }, nil},
-	{"discard", func(c *jetstream.StreamConfig) any { return c.Discard.String() },
-		func(d, s *jetstream.StreamConfig) { d.Discard = s.Discard }, nil},
-	{"duplicate window", func(c *jetstream.StreamConfig) any { return opinion(c.Duplicates) },
-		func(d, s *jetstream.StreamConfig) { d.Duplicates = s.Duplicates }, nil},
-	{"allow direct", func(c *jetstream.StreamConfig) any { return c.AllowDirect },
-		func(d, s *jetstream.StreamConfig) { d.AllowDirect = s.AllowDirect }, nil},
-	{"allow rollup", func(c *jetstream.StreamConfig) any { return c.AllowRollup },
-		func(d, s *jetstream.StreamConfig) { d.AllowRollup = s.AllowRollup }, nil},
-	{"allow atomic publish", func(c *jetstream.StreamConfig) any { return c.AllowAtomicPublish },
-		func(d, s *jetstream.StreamConfig) { d.AllowAtomicPublish = s.AllowAtomicPublish }, nil},
-	{"deny delete", func(c *jetstream.StreamConfig) any { return c.DenyDelete },
+	{
+		"retention", func(c *jetstream.StreamConfig) any { return c.Retention.String() },
+		func(d, s *jetstream.StreamConfig) { d.Retention = s.Retention }, workQueue,
+	},
+	{
+		"storage", func(c *jetstream.StreamConfig) any { return c.Storage.String() },
+		func(d, s *jetstream.StreamConfig) { d.Storage = s.Storage }, always,
+	},
+	{
+		"subjects", func(c *jetstream.StreamConfig) any { return sorted(c.Subjects) },
+		func(d, s *jetstream.StreamConfig) { d.Subjects = s.Subjects }, nil,
+	},
+	{
+		"sources", sources,
+		func(d, s *jetstream.StreamConfig) { d.Sources = s.Sources }, nil,
+	},
+	{
+		"replicas", func(c *jetstream.StreamConfig) any { return opinion(c.Replicas) },
+		func(d, s *jetstream.StreamConfig) { d.Replicas = s.Replicas }, nil,
+	},
+	{
+		"max age", func(c *jetstream.StreamConfig) any { return c.MaxAge },
+		func(d, s *jetstream.StreamConfig) { d.MaxAge = s.MaxAge }, nil,
+	},
+	{
+		"max bytes", func(c *jetstream.StreamConfig) any { return cap64(c.MaxBytes) },
+		func(d, s *jetstream.StreamConfig) { d.MaxBytes = s.MaxBytes }, nil,
+	},
+	{
+		"max messages", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgs) },
+		func(d, s *jetstream.StreamConfig) { d.MaxMsgs = s.MaxMsgs }, nil,
+	},
+	{
+		"max messages per subject", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgsPerSubject) },
+		func(d, s *jetstream.StreamConfig) { d.MaxMsgsPerSubject = s.MaxMsgsPerSubject }, nil,
+	},
+	{
+		"max message size", func(c *jetstream.StreamConfig) any { return cap64(c.MaxMsgSize) },
+		func(d, s *jetstream.StreamConfig) { d.MaxMsgSize = s.MaxMsgSize }, nil,
+	},
+	{
+		"max consumers", func(c *jetstream.StreamConfig) any { return opinion(c.MaxConsumers) },
+		func(d, s *jetstream.StreamConfig) { d.MaxConsumers = s.MaxConsumers }, nil,
+	},
+	{
+		"discard", func(c *jetstream.StreamConfig) any { return c.Discard.String() },
+		func(d, s *jetstream.StreamConfig) { d.Discard = s.Discard }, nil,
+	},
+	{
+		"duplicate window", func(c *jetstream.StreamConfig) any { return opinion(c.Duplicates) },
+		func(d, s *jetstream.StreamConfig) { d.Duplicates = s.Duplicates }, nil,
+	},
+	{
+		"allow direct", func(c *jetstream.StreamConfig) any { return c.AllowDirect },
+		func(d, s *jetstream.StreamConfig) { d.AllowDirect = s.AllowDirect }, nil,
+	},
+	{
+		"allow rollup", func(c *jetstream.StreamConfig) any { return c.AllowRollup },
+		func(d, s *jetstream.StreamConfig) { d.AllowRollup = s.AllowRollup }, nil,
+	},
+	{
+		"allow atomic publish", func(c *jetstream.StreamConfig) any { return c.AllowAtomicPublish },
+		func(d, s *jetstream.StreamConfig) { d.AllowAtomicPublish = s.AllowAtomicPublish }, nil,
+	},
+	{
+		"deny delete", func(c *jetstream.StreamConfig) any { return c.DenyDelete },
 		func(d, s *jetstream.StreamConfig) { d.DenyDelete = s.DenyDelete },
-		once(func(c *jetstream.StreamConfig) bool { return c.DenyDelete })},
-	{"deny purge", func(c *jetstream.StreamConfig) any { return c.DenyPurge },
+		once(func(c *jetstream.StreamConfig) bool { return c.DenyDelete }),
+	},
+	{
+		"deny purge", func(c *jetstream.StreamConfig) any { return c.DenyPurge },
 		func(d, s *jetstream.StreamConfig) { d.DenyPurge = s.DenyPurge },
-		once(func(c *jetstream.StreamConfig) bool { return c.DenyPurge })},
-	{"allow message ttl", func(c *jetstream.StreamConfig) any { return c.AllowMsgTTL },
+		once(func(c *jetstream.StreamConfig) bool { return c.DenyPurge }),
+	},
+	{
+		"allow message ttl", func(c *jetstream.StreamConfig) any { return c.AllowMsgTTL },
 		func(d, s *jetstream.StreamConfig) { d.AllowMsgTTL = s.AllowMsgTTL },
-		once(func(c *jetstream.StreamConfig) bool { return c.AllowMsgTTL })},
-	{"allow message schedules", func(c *jetstream.StreamConfig) any { return c.AllowMsgSchedules },
+		once(func(c *jetstream.StreamConfig) bool { return c.AllowMsgTTL }),
+	},
+	{
+		"allow message schedules", func(c *jetstream.StreamConfig) any { return c.AllowMsgSchedules },
 		func(d, s *jetstream.StreamConfig) { d.AllowMsgSchedules = s.AllowMsgSchedules },
-		once(func(c *jetstream.StreamConfig) bool { return c.AllowMsgSchedules })},
-	{"description", func(c *jetstream.StreamConfig) any { return opinion(c.Description) },
-		func(d, s *jetstream.StreamConfig) { d.Description = s.Description }, nil},
+		once(func(c *jetstream.StreamConfig) bool { return c.AllowMsgSchedules }),
+	},
+	{
+		"description", func(c *jetstream.StreamConfig) any { return opinion(c.Description) },
+		func(d, s *jetstream.StreamConfig) { d.Description = s.Description }, nil,
+	},
 }
 
 func sorted(s []string) any {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -394,9 +393,9 @@ func TestFileReload(t *testing.T) {
 	holds("two", 1)
 	require.NoError(t, told[0].err)
 
-	put("version: 1\nrules: [{nmae: x}]")
+	put("version: 1\nrules: [{nam: x}]")
 	holds("two", 2)
-	require.ErrorContains(t, told[1].err, `policy.yaml:2: rules[0]: there is no field "nmae"`)
+	require.ErrorContains(t, told[1].err, `policy.yaml:2: rules[0]: there is no field "nam"`)
 	put(two) // good again, though the same
 	holds("two", 3)
 	require.NoError(t, told[2].err)
@@ -436,13 +435,15 @@ func FuzzParse(f *testing.F) {
 			p = parse(t, example)
 		}
 		for _, q := range []Request{
-			{Owner: owner, Shell: script}, {Owner: owner, Argv: []string{"bash", "-c", script}},
-			{Owner: owner, Argv: append(strings.Fields(script), "x")}, {Owner: owner, Kind: script, Template: script, Repo: script},
+			{Owner: owner, Shell: script},
+			{Owner: owner, Argv: []string{"bash", "-c", script}},
+			{Owner: owner, Argv: append(strings.Fields(script), "x")},
+			{Owner: owner, Kind: script, Template: script, Repo: script},
 			{Owner: owner, Network: &Network{AllowInternet: no(), AllowOut: []string{script}}},
 		} {
 			if err := p.Check(q); err != nil {
 				var r *Refusal
-				require.True(t, errors.As(err, &r))
+				require.ErrorAs(t, err, &r)
 				require.NotEmpty(t, r.Reason)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 )
 
@@ -67,8 +68,7 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 }
 
 func (h *Handler) step(s withStep) *Handler {
-	with := append(h.with[:len(h.with):len(h.with)], s)
-	return &Handler{set: h.set, bare: h.bare, with: with}
+	return &Handler{set: h.set, bare: h.bare, with: append(slices.Clip(h.with), s)}
 }
 
 // dressed returns the handler below with what With added, masked by the Set of now.

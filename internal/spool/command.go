@@ -27,9 +27,11 @@ type Command struct {
 // Shell returns the argv that runs a line of shell: bash as a login shell where
 // there is one, as E2B's own tools do, else sh.
 func Shell(line string) []string {
-	return []string{"/bin/sh", "-c",
+	return []string{
+		"/bin/sh", "-c",
 		`if command -v bash >/dev/null 2>&1; then exec bash -l -c "$1"; else exec sh -c "$1"; fi`,
-		"sandjet-shell", line}
+		"sandjet-shell", line,
+	}
 }
 
 // args are the runner's arguments after the directory.

@@ -122,8 +122,10 @@ func smallRoot(t *testing.T, shell string) []string {
 	sh := filepath.Join(bin, "sh")
 	_ = os.Remove(sh)
 	require.NoError(t, os.Symlink(shell, sh))
-	args := []string{"bwrap", "--die-with-parent", "--ro-bind", bin, "/bin", "--bind", "/proc", "/proc", "--dev", "/dev", "--ro-bind", t.TempDir(), "/home/user",
-		"--bind", os.TempDir(), os.TempDir(), "--chdir", "/", "--setenv", "HOME", "/home/user"}
+	args := []string{
+		"bwrap", "--die-with-parent", "--ro-bind", bin, "/bin", "--bind", "/proc", "/proc", "--dev", "/dev", "--ro-bind", t.TempDir(), "/home/user",
+		"--bind", os.TempDir(), os.TempDir(), "--chdir", "/", "--setenv", "HOME", "/home/user",
+	}
 	for _, lib := range []string{"/lib", "/lib64", "/usr/lib"} { // of the loader; a static busybox needs none
 		if _, err := os.Stat(lib); err == nil {
 			args = append(args, "--ro-bind", lib, lib)

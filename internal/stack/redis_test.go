@@ -47,7 +47,7 @@ func TestRedis(t *testing.T) {
 			}
 			c := client(t, r)
 			require.NoError(t, c.Set(t.Context(), "k", "v", 20*time.Millisecond).Err())
-			require.Eventually(t, func() bool { return c.Get(t.Context(), "k").Err() == redis.Nil }, patience, 5*time.Millisecond, "keys do not expire")
+			require.Eventually(t, func() bool { return errors.Is(c.Get(t.Context(), "k").Err(), redis.Nil) }, patience, 5*time.Millisecond, "keys do not expire")
 			require.NoError(t, r.Stop())
 			require.NoError(t, r.Stop())
 			r.Kill()

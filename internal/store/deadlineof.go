@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func (s *Store) DeadlineOf(ctx context.Context, kind Deadline, session string) (time.Time, error) {
 	cmd := plain(ctx, "zscore", s.keys.due(kind), session)
 	err := s.flush.do1(ctx, cmd)
-	if err == nil && cmd.Err() == redis.Nil {
+	if err == nil && errors.Is(cmd.Err(), redis.Nil) {
 		err = ErrNotFound
 	}
 	if err != nil {

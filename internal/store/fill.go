@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -164,7 +165,7 @@ func (s *Store) settleClocks(ctx context.Context, id string, slot int64, clocks 
 		if err := s.flush.do1(ctx, get); err != nil {
 			return wrap("read session "+id, err)
 		}
-		if get.Err() == redis.Nil {
+		if errors.Is(get.Err(), redis.Nil) {
 			return nil // wiped again, or forgotten
 		}
 		rec, seq, err := decodeRecord(id, text(get.Val()))

@@ -139,7 +139,7 @@ func (f *flusher) wait(ctx context.Context, c *call) error {
 		return c.err
 	}
 	for _, cmd := range c.commands {
-		if err := cmd.Err(); err != nil && err != redis.Nil {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -83,7 +84,7 @@ func (s *Store) watch(ctx context.Context, p redis.Pipeliner) func() (lanes stri
 	return func() string {
 		s.named(get)
 		lanes := known.Val() // empty if there is none, or Redis did not answer
-		if err := known.Err(); err == nil || err == redis.Nil {
+		if err := known.Err(); err == nil || errors.Is(err, redis.Nil) {
 			s.life.lanes.Store(&lanes)
 		}
 		return lanes
@@ -92,7 +93,7 @@ func (s *Store) watch(ctx context.Context, p redis.Pipeliner) func() (lanes stri
 
 func (s *Store) named(get *redis.StringCmd) {
 	v, err := get.Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return
 	}
 	id, _, _ := strings.Cut(v, " ")

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -125,7 +126,7 @@ func start(t testing.TB, kind string) *stack.Redis {
 		defer func() { _ = c.Close() }()
 		require.NoError(t, c.ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
 		require.Eventually(t, func() bool {
-			return c.Get(context.Background(), "x").Err() == redis.Nil
+			return errors.Is(c.Get(context.Background(), "x").Err(), redis.Nil)
 		}, 20*time.Second, 10*time.Millisecond, "the cluster has no state")
 	}
 	return r

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -141,7 +142,7 @@ func (s *Store) readAll(ctx context.Context, node *redis.Client, ids []string, f
 	for i, id := range ids {
 		values[i] = p.Get(ctx, s.keys.record(id))
 	}
-	if _, err := p.Exec(ctx); err != nil && err != redis.Nil {
+	if _, err := p.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	for i, v := range values {

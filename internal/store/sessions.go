@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -42,7 +43,7 @@ func (s *Store) Session(ctx context.Context, id string) (session.Record, uint64,
 	if err := s.flush.do1(ctx, cmd); err != nil {
 		return session.Record{}, 0, wrap("read session "+id, err)
 	}
-	if cmd.Err() == redis.Nil {
+	if errors.Is(cmd.Err(), redis.Nil) {
 		return session.Record{}, 0, fmt.Errorf("read session %s: %w", id, ErrNotFound)
 	}
 	return decodeRecord(id, text(cmd.Val()))

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ var (
 // slotCommand builds the command of a script on slots and line.
 func (s *Store) slotCommand(ctx context.Context, sc *script, args ...string) command {
 	keys, o := s.keys.line(), s.opts.slots
-	all := append(keys, s.keys.lineOf(), strconv.Itoa(o.total), strconv.Itoa(o.owner), ms(o.grant), ms(o.probe))
-	return sc.eval(ctx, len(keys), append(all, args...)...)
+	options := []string{s.keys.lineOf(), strconv.Itoa(o.total), strconv.Itoa(o.owner), ms(o.grant), ms(o.probe)}
+	return sc.eval(ctx, len(keys), slices.Concat(keys, options, args)...)
 }
 
 func (s *Store) slot(ctx context.Context, sc *script, args ...string) (command, error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -145,7 +146,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // called more than once.
 func (s *Store) Close() error {
 	s.flush.close()
-	if err := s.client.Close(); err != nil && err != redis.ErrClosed {
+	if err := s.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("close redis: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -142,7 +141,7 @@ func TestHeldBackIsNoUnavailable(t *testing.T) {
 		require.NotErrorIs(t, err, e2b.ErrUnavailable)
 		require.NotErrorIs(t, err, e2b.ErrUnknown)
 		var api *e2b.Error
-		require.True(t, errors.As(err, &api))
+		require.ErrorAs(t, err, &api)
 		require.Equal(t, 3*time.Second, api.RetryAfter)
 	}
 	require.True(t, mendable(ran))

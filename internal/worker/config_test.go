@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestSettingsAgreeWithConfig(t *testing.T) {
 				require.ErrorContains(t, err, "want ")
 				require.NotContains(t, err.Error(), "garbage")
 			}
-			if typed := strings.Contains("N DURATION SIZE RATE BOOL LEVEL", s.Takes) || s.Env == "WORKER_HTTP_ADDR" || s.Env == "WORKER_TEMPLATE"; typed {
+			if typed := slices.Contains(strings.Fields("N DURATION SIZE RATE BOOL LEVEL"), s.Takes) || s.Env == "WORKER_HTTP_ADDR" || s.Env == "WORKER_TEMPLATE"; typed {
 				require.NotEmpty(t, s.Default)
 				plain, err := read(nil)
 				require.NoError(t, err)

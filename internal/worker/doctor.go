@@ -67,7 +67,7 @@ func refusals(found []query.Finding) error {
 func (a *App) warn(found []query.Finding) {
 	for _, f := range found {
 		if f.Severity == query.SeverityWarning {
-			a.log.Warn("doctor: "+f.Name, "what", f.What, "advice", f.Advice)
+			a.log.Warn("doctor found something", "name", f.Name, "what", f.What, "advice", f.Advice)
 		}
 	}
 }

@@ -347,8 +347,8 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, w.nc.Publish(tc.subject, []byte(tc.body)))
-			id := tc.body[strings.Index(tc.body, "bad"):][:4]
-			e := w.follow(events.Job{Session: "s1", ID: id})
+			_, id, _ := strings.Cut(tc.body, `"id":"`)
+			e := w.follow(events.Job{Session: "s1", ID: id[:len("bad1")]})
 			require.Equal(t, events.Dead, e.Kind)
 			require.Equal(t, tc.pointer, e.Pointer, e.Reason)
 			require.Contains(t, e.Reason, tc.reason)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,14 +72,14 @@ func (w *world) traces(id string) string {
 	for _, part := range []string{"rec", "lane", "jobs", "pause", "idle"} {
 		key := "sandjet:{" + id + "}:" + part
 		value, err := c.Dump(w.t.Context(), key).Result()
-		if err != redis.Nil {
+		if !errors.Is(err, redis.Nil) {
 			require.NoError(w.t, err)
 		}
 		fmt.Fprintf(&out, "%s %x\n", key, value)
 	}
 	for _, key := range []string{"due:idle", "due:stale", "slots", "slots:leaving"} {
 		at, err := c.ZScore(w.t.Context(), "sandjet:{g}:"+key, id).Result()
-		if err != redis.Nil {
+		if !errors.Is(err, redis.Nil) {
 			require.NoError(w.t, err)
 		}
 		if key == "slots" {

@@ -110,7 +110,7 @@ func TestPolicyShapesTheSandbox(t *testing.T) {
 		AllowInternet *bool `json:"allow_internet_access"`
 		Network       struct{ AllowOut, DenyOut []string }
 	}
-	require.NoError(t, json.Unmarshal([]byte(made[0][strings.Index(made[0], "{"):]), &body), made[0])
+	require.NoError(t, json.Unmarshal([]byte(made[0][strings.IndexByte(made[0], '{'):]), &body), made[0])
 	require.NotNil(t, body.AllowInternet, made[0])
 	require.False(t, *body.AllowInternet)
 	require.Equal(t, []string{"*.example.com", "10.0.0.0/8"}, body.Network.AllowOut)

@@ -132,7 +132,7 @@ func (w *world) spawnOf(bin, name string, env ...string) *process {
 		sc := bufio.NewScanner(stderr)
 		sc.Buffer(nil, 1<<20)
 		for sc.Scan() {
-			w.log.Debug(sc.Text(), "process", name)
+			w.log.Debug("a worker says", "process", name, "line", sc.Text())
 			p.mu.Lock()
 			p.log.WriteString(sc.Text() + "\n")
 			p.mu.Unlock()

@@ -167,7 +167,7 @@ func TestViewRebuiltBesideTraffic(t *testing.T) {
 	for key, rec := range want.records {
 		require.Equal(t, rec, got.records[key], key)
 	}
-	require.Equal(t, len(want.records), len(got.records))
+	require.Len(t, got.records, len(want.records))
 	require.Equal(t, want.idle, got.idle, "idle deadlines")
 	require.Equal(t, want.stale, got.stale, "stale deadlines")
 	require.Equal(t, want.watch, got.watch, "watch deadlines")

@@ -54,9 +54,11 @@ func (t *tale) state(s float64, st session.State, job string) {
 }
 
 func newTale() (*tale, *Job, *Job) {
-	t := &tale{Record: &Record{AckWait: 2 * time.Second, Idle: 5 * time.Second, States: map[string][]State{},
+	t := &tale{Record: &Record{
+		AckWait: 2 * time.Second, Idle: 5 * time.Second, States: map[string][]State{},
 		Truth: map[string]string{"s": "paused"}, View: map[string]string{"s": "paused"}, Rebuilt: map[string]string{"s": "paused"},
-		Began: at(0), Ended: at(100)}}
+		Began: at(0), Ended: at(100),
+	}}
 	t.state(0, session.Provisioning, "one")
 	t.state(.1, session.Active, "one")
 	one, two := t.job("one", 1), t.job("two", 3)

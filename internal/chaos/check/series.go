@@ -46,7 +46,7 @@ type Series struct {
 	Points []Point
 }
 
-// First, Last and Most are what they say, 0 for no measures.
+// First is the oldest measure; it, Last and Most are 0 for no measures.
 func (s Series) First() float64 { return s.at(0) }
 
 // Last is the newest measure.

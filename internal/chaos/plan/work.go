@@ -16,9 +16,24 @@ var shares = []struct {
 	flavour Flavour
 	share   int
 }{
-	{Quick, 300}, {Steady, 200}, {Long, 55}, {Loud, 12}, {Silent, 50}, {Failing, 60}, {Again, 40},
-	{Cancelled, 45}, {Duplicate, 50}, {Delayed, 35}, {Alone, 30}, {Unique, 20}, {Poisoned, 25}, {Missing, 10},
-	{Upload, 35}, {Pause, 10}, {Resume, 10}, {Provision, 10},
+	{Quick, 300},
+	{Steady, 200},
+	{Long, 55},
+	{Loud, 12},
+	{Silent, 50},
+	{Failing, 60},
+	{Again, 40},
+	{Cancelled, 45},
+	{Duplicate, 50},
+	{Delayed, 35},
+	{Alone, 30},
+	{Unique, 20},
+	{Poisoned, 25},
+	{Missing, 10},
+	{Upload, 35},
+	{Pause, 10},
+	{Resume, 10},
+	{Provision, 10},
 }
 
 // life is a session while the plan uses it.

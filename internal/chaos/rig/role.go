@@ -28,7 +28,6 @@ func PlayRole() bool {
 		return false
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	config := []byte(os.Getenv(configVar))
 	err := fmt.Errorf("there is no role %q", role)
 	switch role {
@@ -37,6 +36,7 @@ func PlayRole() bool {
 	case "e2b":
 		err = e2bRole(ctx, config)
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, role+":", err)
 		os.Exit(1)

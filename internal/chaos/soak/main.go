@@ -20,7 +20,6 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	var o chaos.SoakOptions
 	minutes := flag.Float64("minutes", 30, "how long")
 	flag.Uint64Var(&o.Seed, "seed", 1, "the same seed makes the same load")
@@ -28,6 +27,7 @@ func main() {
 	flag.Parse()
 	o.For, o.Out = time.Duration(*minutes*float64(time.Minute)), os.Stdout
 	flat, err := chaos.Soak(ctx, o)
+	stop()
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "soak:", err)

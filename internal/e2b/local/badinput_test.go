@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,7 +209,7 @@ func TestWrongSecrets(t *testing.T) {
 	now := time.Now().Unix()
 	route := []string{headerSandbox, b.SandboxID, headerPort, envdPort}
 	for _, token := range []string{"", "x", other.EnvdAccessToken, b.EnvdAccessToken + "x", b.EnvdAccessToken[1:], strings.ToUpper(b.EnvdAccessToken), c.srv.APIKey()} {
-		header := append(route[:4:4], "X-Access-Token", token)
+		header := slices.Concat(route, []string{"X-Access-Token", token})
 		for path, body := range map[string]string{
 			"/process.Process/Start":        whole(0, `{"process":{"cmd":"touch","args":["begun"]}}`),
 			"/process.Process/List":         "{}",

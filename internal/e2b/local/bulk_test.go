@@ -216,7 +216,7 @@ func TestStormOfLines(t *testing.T) {
 	for range 3 {
 		all.Go(func() {
 			r := b.run("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; echo $i >&2; done; exit 3")
-			assert.NoError(t, r.err)
+			assert.NoError(t, r.err) //nolint:testifylint // not the test's goroutine
 			assert.EqualValues(t, 3, r.end.GetExitCode())
 			assert.True(t, want == r.stdout.String(), "%d bytes of stdout", r.stdout.Len())
 			assert.True(t, want == r.stderr.String(), "%d bytes of stderr", r.stderr.Len())

@@ -85,7 +85,7 @@ func TestDiskFiller(t *testing.T) {
 	require.InDelta(t, 32<<20, m.Total, 8<<20)
 	require.Greater(t, m.Used, m.Total*9/10)
 	require.NoError(t, b.run("yes | head -c 10000000 >f && rm f").err)
-	require.Equal(t, "", b.run("ls /lost+found 2>/dev/null").stdout.String())
+	require.Empty(t, b.run("ls /lost+found 2>/dev/null").stdout.String())
 
 	onMachine := func() int64 {
 		st, err := os.Stat(filepath.Join(cfg.DataDir, a.SandboxID, imageFile))

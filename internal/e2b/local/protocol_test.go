@@ -48,7 +48,9 @@ func TestInTransition(t *testing.T) {
 		require.Equal(t, e2b.StatePaused, b.detail().State)
 		require.Equal(t, 502, b.envd("GET", "/health", "").status)
 		for _, tc := range []struct{ method, verb, body string }{
-			{"POST", "/pause", ""}, {"POST", "/timeout", `{"timeout":5}`}, {"POST", "/refreshes", `{"duration":60}`},
+			{"POST", "/pause", ""},
+			{"POST", "/timeout", `{"timeout":5}`},
+			{"POST", "/refreshes", `{"duration":60}`},
 			{"PUT", "/network", `{}`},
 		} {
 			r := c.call(tc.method, b.on(tc.verb), tc.body)

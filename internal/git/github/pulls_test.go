@@ -240,7 +240,7 @@ func TestEnsureErrors(t *testing.T) {
 			require.Contains(t, err.Error(), tt.words)
 			require.GreaterOrEqual(t, e.RetryAfter, tt.min)
 			require.LessOrEqual(t, e.RetryAfter, tt.max)
-			require.Equal(t, 1, len(h.Asked), "whoever is refused does not insist")
+			require.Len(t, h.Asked, 1, "whoever is refused does not insist")
 		})
 	}
 }
