@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
+	"sync"
+	"syscall"
 )
 
 // CheckAddr returns an error if addr is neither empty nor a loopback "host:port".
@@ -21,6 +24,44 @@ func FreeAddr() (string, error) {
 		return "", err
 	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+// HoldAddr returns a loopback "host:port" that stays the caller's until release, also
+// while nobody listens there: for a server that is to come back where it was, and for
+// one that is to be away. Whoever sets SO_REUSEADDR may listen there, as Go and
+// redis-server do; the kernel gives the port to nobody.
+func HoldAddr() (addr string, release func(), err error) {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return "", nil, fmt.Errorf("hold an address: %w", err)
+	}
+	port, err := bindReusable(fd)
+	if err != nil {
+		_ = syscall.Close(fd)
+		return "", nil, fmt.Errorf("hold an address: %w", err)
+	}
+	release = sync.OnceFunc(func() { _ = syscall.Close(fd) })
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), release, nil
+}
+
+// bindReusable gives a socket a port of the kernel's choice on 127.0.0.1.
+func bindReusable(fd int) (port int, err error) {
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return 0, os.NewSyscallError("setsockopt", err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, os.NewSyscallError("bind", err)
+	}
+	sa, err := syscall.Getsockname(fd)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockname", err)
+	}
+	return sa.(*syscall.SockaddrInet4).Port, nil
 }
 
 // splitAddr reads "host:port". Empty means a free port on 127.0.0.1, which
