@@ -50,7 +50,7 @@ var pure = []string{"internal/wire", "internal/session", "internal/point"}
 
 // aside stands outside the house: what development and tests need. It may use
 // any floor below the roof; of the products only cmd/devstack may use it.
-var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/nodetest", "internal/e2b/local", "internal/git/local"}
+var aside = []string{"internal/stack", "internal/bench", "internal/chaos", "internal/arch", "internal/testreport", "internal/nodetest", "internal/leaktest", "internal/e2b/local", "internal/git/local"}
 
 // sameFloor lists the arrows that may point sideways, each with its reason.
 var sameFloor = map[[2]string]string{
@@ -70,6 +70,7 @@ var neverInProducts = []string{
 	"github.com/getkin/kin-openapi",
 	"testing",
 	module + "/internal/stack",
+	module + "/internal/leaktest",
 	module + "/internal/e2b/local",
 	module + "/internal/git/local",
 }
@@ -222,7 +223,7 @@ func check(p pkg) []string {
 // arrow says what is wrong with an import, or nothing.
 func arrow(room string, floor int, im string, test bool) string {
 	if !strings.HasPrefix(im, module+"/") {
-		if !test && under(im, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine") {
+		if !test && room != "internal/leaktest" && under(im, "github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine") {
 			return "tests only"
 		}
 		return ""
