@@ -76,7 +76,7 @@ func staleReplica(t *testing.T, s *site, w *worker, j events.Job) {
 	ask(in, fmt.Appendf(nil, `{"multi_last":["event.%s.%s.*"]}`, j.Session, j.ID))
 	var old []*nats.Msg
 	for len(old) == 0 || old[len(old)-1].Header.Get("Status") == "" {
-		m, err := sub.NextMsg(5 * time.Second)
+		m, err := sub.NextMsg(patience)
 		require.NoError(t, err)
 		old = append(old, m)
 	}
@@ -122,7 +122,7 @@ func TestStaleReplica(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{StdoutBytes: o.Offset(), StdoutSHA256: o.Sum()}))
 	for range 5 {
-		all, err := read(short(t, 20*time.Second), w.log, j, events.FollowOptions{Verify: true})
+		all, err := read(short(t, patience), w.log, j, events.FollowOptions{Verify: true})
 		require.NoError(t, err)
 		require.Equal(t, events.Succeeded, all[len(all)-1].Kind)
 		n := 0
@@ -193,6 +193,8 @@ func TestTakeoverAtFullSpeed(t *testing.T) {
 			var wg sync.WaitGroup
 			wrote := make(chan struct{})
 			wg.Go(func() {
+				told := sync.OnceFunc(func() { close(wrote) })
+				defer told()
 				for n := 0; ; n++ {
 					err := zombie.Publish(t.Context(), events.KindProgress, events.Progress{})
 					if errors.Is(err, events.ErrLost) {
@@ -203,15 +205,15 @@ func TestTakeoverAtFullSpeed(t *testing.T) {
 						return
 					}
 					if n == 10 {
-						close(wrote)
+						told()
 					}
 				}
 			})
-			<-wrote
+			next(t, wrote, "a holder that writes")
 			other := s.join(t)
 			c = other.claim(t, j, zombie.Token())
 			wg.Wait()
-			<-zombie.Lost()
+			next(t, zombie.Lost(), "the loss of the job")
 			require.ErrorIs(t, zombie.End(t.Context(), events.Failed, events.Outcome{}), events.ErrLost)
 			h, err := c.History(t.Context())
 			require.NoError(t, err)
@@ -321,8 +323,10 @@ func TestEndOrSuccessor(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { end = old.End(ctx, events.Succeeded, events.Outcome{Class: "ok"}) })
 			wg.Go(func() { next, succeed = other.log.Succeed(ctx, past, events.Claimed{Worker: "new"}) })
-			wg.Go(func() { require.NoError(t, wisher.log.Cancel(ctx, j, events.CancelRequested{Reason: "x"})) })
+			var wished error
+			wg.Go(func() { wished = wisher.log.Cancel(ctx, j, events.CancelRequested{Reason: "x"}) })
 			wg.Wait()
+			require.NoError(t, wished)
 			switch {
 			case end == nil:
 				ends++

@@ -84,5 +84,5 @@ func TestNamespaces(t *testing.T) {
 	wishes := make(chan wish, 1)
 	require.NoError(t, a.log.WatchCancels(t.Context(), func(j events.Job, c events.CancelRequested) { wishes <- wish{j, c} }))
 	require.NoError(t, a.log.Cancel(t.Context(), j, events.CancelRequested{}))
-	require.Equal(t, j, (<-wishes).job)
+	require.Equal(t, j, one(t, wishes, "the wish").job)
 }

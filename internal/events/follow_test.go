@@ -12,7 +12,6 @@ import (
 
 	"github.com/sandjet/sandjet/internal/events"
 	"github.com/sandjet/sandjet/internal/natsx"
-	"github.com/sandjet/sandjet/internal/stack"
 )
 
 // read follows a job to its end.
@@ -94,15 +93,14 @@ func TestFollowIsWoken(t *testing.T) {
 		for range n {
 			require.NoError(t, c.Publish(t.Context(), events.KindProgress, events.Progress{}))
 			at := time.Now()
-			got, ok := <-seen
-			require.True(t, ok)
+			got := one(t, seen, "an event")
 			total += got.Sub(at)
 		}
 		t.Logf("stored to seen: %s on average", total/n)
 		require.Less(t, total/n, time.Second, "not woken, it would look more and more rarely")
 		require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{}))
-		_, ok := <-seen
-		require.False(t, ok, "the terminal event ends it")
+		_, more := next(t, seen, "the end")
+		require.False(t, more, "the terminal event ends it")
 	})
 }
 
@@ -212,13 +210,7 @@ func TestFollowGap(t *testing.T) {
 // A follower that takes its time gets everything, also after the server restarted.
 func TestFollowSlowlyOverARestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	srv, err := stack.StartNATS(stack.NATSOptions{StoreDir: dir})
-	require.NoError(t, err)
-	addr := srv.Addr().String()
-	s := &site{url: srv.ClientURL(), cfg: small()}
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	s.setup(t)
+	s, restart := restartable(t)
 	w, r := s.join(t, natsx.AckWait(500*time.Millisecond)), s.join(t)
 	j := job(t)
 	c := w.claim(t, j, 0)
@@ -245,16 +237,19 @@ func TestFollowSlowlyOverARestart(t *testing.T) {
 	o := c.Output(events.Stdout, 0, events.OutputOptions{})
 	written := make(chan error, 1)
 	go func() { written <- feed(o, want) }()
-	<-half
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	srv, err = stack.StartNATS(stack.NATSOptions{StoreDir: dir, Addr: addr})
-	require.NoError(t, err)
+	select {
+	case <-half:
+	case err := <-result:
+		require.FailNow(t, "the follower has ended", err)
+	case <-time.After(patience):
+		require.FailNow(t, "the follower sees nothing")
+	}
+	restart(nil)
 	close(restarted)
-	require.NoError(t, <-written)
+	require.NoError(t, one(t, written, "the end of the writing"))
 	require.NoError(t, o.Close(t.Context()))
 	require.NoError(t, c.End(t.Context(), events.Succeeded, events.Outcome{StdoutBytes: o.Offset(), StdoutSHA256: o.Sum()}))
-	require.NoError(t, <-result)
+	require.NoError(t, one(t, result, "the end of the reading"))
 	require.Equal(t, sum(want), sum(output(got, events.Stdout)))
 }
 
@@ -274,19 +269,23 @@ func TestFollowSkipsWhatIsRefused(t *testing.T) {
 			if err != nil {
 				return
 			}
-			seen <- e
+			select {
+			case seen <- e:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
-	require.Equal(t, events.KindClaimed, (<-seen).Kind)
+	require.Equal(t, events.KindClaimed, one(t, seen, "a claim").Kind)
 	c := s.join(t).claim(t, j, zombie.Token())
-	require.Equal(t, events.KindClaimed, (<-seen).Kind)
+	require.Equal(t, events.KindClaimed, one(t, seen, "a claim").Kind)
 	require.ErrorIs(t, zombie.Publish(t.Context(), events.KindProgress, events.Progress{}), events.ErrLost)
 	require.NoError(t, c.Publish(t.Context(), events.KindStarted, events.Started{}))
-	e := <-seen
+	e := one(t, seen, "an event")
 	require.Equal(t, events.KindStarted, e.Kind)
 	require.Equal(t, c.Token(), e.Token())
 	cancel()
-	_, more := <-seen
+	_, more := next(t, seen, "the end")
 	require.False(t, more)
 }
 

@@ -33,7 +33,7 @@ func (w *worker) put(t *testing.T, m *nats.Msg) (seq uint64) {
 			seq = ack.Sequence
 		}
 		return err == nil
-	}, 60*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	return seq
 }
 
@@ -106,7 +106,7 @@ func TestForeignEvents(t *testing.T) {
 			Class: "ok", Attempts: 1, StdoutBytes: 8, StdoutSHA256: out.Sum(),
 		}))
 
-		ctx := short(t, 30*time.Second)
+		ctx := short(t, patience)
 		var stdout, ends string
 		for e, err := range w.log.Follow(ctx, j, events.FollowOptions{Verify: true}) {
 			require.NoError(t, err)

@@ -58,7 +58,7 @@ func (h *history) do(p *player, in any, act func() (out any, known bool)) {
 // check looks for an order that explains the history, and shows it if there is none.
 func (h *history) check(t *testing.T, m porcupine.Model) {
 	t.Helper()
-	res, info := porcupine.CheckOperationsVerbose(m, h.ops, 30*time.Second)
+	res, info := porcupine.CheckOperationsVerbose(m, h.ops, 2*time.Minute)
 	if res == porcupine.Ok {
 		return
 	}

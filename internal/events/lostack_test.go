@@ -31,18 +31,12 @@ func (l *lossy) lose(t *testing.T, act func() error, stored func() bool, between
 	l.proxy.deaf.Store(true)
 	done := make(chan error, 1)
 	go func() { done <- act() }()
-	require.Eventually(t, stored, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, stored, patience, 5*time.Millisecond)
 	if between != nil {
 		between()
 	}
 	l.proxy.cut(false)
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(20 * time.Second):
-		t.Fatal("the write does not end")
-		return nil
-	}
+	return one(t, done, "the end of the write")
 }
 
 func (l *lossy) history(t *testing.T, j events.Job) events.History {
@@ -137,8 +131,8 @@ func TestEndThatNeverArrived(t *testing.T) {
 		go func() { done <- c.End(t.Context(), events.Succeeded, events.Outcome{Class: "ok"}) }()
 		l.eye.claim(t, j, c.Token())
 		l.proxy.heal()
-		require.ErrorIs(t, <-done, events.ErrLost)
-		<-c.Lost()
+		require.ErrorIs(t, one(t, done, "the end of the write"), events.ErrLost)
+		next(t, c.Lost(), "the loss of the job")
 		require.False(t, l.history(t, j).Ended())
 	})
 }

@@ -55,7 +55,7 @@ func last(t *testing.T, w *worker, prefix string, n int) map[string]events.Fact[
 			}
 		}
 		return len(got) >= n
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	return got
 }
 
@@ -68,7 +68,7 @@ func copied(t *testing.T, w *worker, id string) *jetstream.RawStreamMsg {
 	require.Eventually(t, func() bool {
 		m, err = st.GetLastMsgForSubject(t.Context(), "event."+id+".session.state")
 		return err == nil
-	}, 30*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	return m
 }
 
@@ -97,7 +97,7 @@ func TestSessionsPages(t *testing.T) {
 				}
 			}
 			return true
-		}, 20*time.Second, 20*time.Millisecond)
+		}, patience, 20*time.Millisecond)
 	})
 }
 
@@ -117,7 +117,7 @@ func TestSessionsBeforeTheirCopy(t *testing.T) {
 	two := put(id, session.Destroyed, one)
 	require.Eventually(t, func() bool {
 		return strings.Contains(string(copied(t, w, id).Data), string(session.Destroyed))
-	}, 30*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	st, err := w.js.Stream(t.Context(), events.StreamSessions)
 	require.NoError(t, err)
 	require.NoError(t, st.DeleteMsg(t.Context(), copied(t, w, id).Sequence))
@@ -195,7 +195,7 @@ func TestWatchSession(t *testing.T) {
 			c := watch(prev)
 			seq, err := w.log.PutSession(t.Context(), session.Record{Session: id, State: state}, prev)
 			require.NoError(t, err)
-			a := <-c
+			a := one(t, c, "the session's next record")
 			require.NoError(t, a.err)
 			require.Equal(t, state, a.rec.State)
 			require.Equal(t, seq, a.seq)
@@ -243,7 +243,7 @@ func TestForeignSessionState(t *testing.T) {
 					}
 				}
 				return false
-			}, 20*time.Second, 20*time.Millisecond, data)
+			}, patience, 20*time.Millisecond, data)
 		}
 		_, err = w.log.PutSession(t.Context(), session.Record{Session: id, State: session.Paused}, put)
 		require.ErrorIs(t, err, events.ErrStale)

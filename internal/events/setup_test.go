@@ -15,25 +15,16 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sandjet/sandjet/internal/events"
+	"github.com/sandjet/sandjet/internal/leaktest"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	cluster.stop()
-	if code == 0 {
-		// The server looks for a stream's source in a goroutine that it does not wait for.
-		err := goleak.Find(goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"))
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	// The server looks for a stream's source in a goroutine that it does not wait for.
+	leaktest.Main(m, cluster.stop, "github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3")
 }
 
 // site is a server with the streams set up.
@@ -69,7 +60,7 @@ func (s *site) setup(t testing.TB) {
 	w := s.join(t)
 	require.Eventually(t, func() bool {
 		return events.Setup(t.Context(), w.js, s.cfg) == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // worker is one process as seen from NATS: a connection and what stands on it.
@@ -171,6 +162,54 @@ func triple(t testing.TB) *site {
 	s.cfg.Replicas = 3
 	s.setup(t)
 	return s
+}
+
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 60 * time.Second
+
+// next waits for what comes on a channel; more tells whether it was closed instead.
+func next[T any](t testing.TB, c <-chan T, what string) (v T, more bool) {
+	t.Helper()
+	select {
+	case v, more = <-c:
+		return v, more
+	case <-time.After(patience):
+		require.FailNow(t, "nothing comes", what)
+		return v, false
+	}
+}
+
+// one is next of a channel that is not closed.
+func one[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	v, more := next(t, c, what)
+	require.True(t, more, "%s: no more comes", what)
+	return v
+}
+
+// restartable starts a server that can be started again, on its address and files.
+func restartable(t testing.TB) (s *site, restart func(down func())) {
+	t.Helper()
+	addr, release, err := stack.HoldAddr()
+	require.NoError(t, err)
+	t.Cleanup(release)
+	o := stack.NATSOptions{Addr: addr, StoreDir: t.TempDir()}
+	srv, err := stack.StartNATS(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	s = &site{url: srv.ClientURL(), replicas: 1, cfg: small()}
+	s.setup(t)
+	return s, func(down func()) {
+		t.Helper()
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		if down != nil {
+			down()
+		}
+		srv, err = stack.StartNATS(o)
+		require.NoError(t, err)
+	}
 }
 
 // both runs a test on a single server and on a cluster.

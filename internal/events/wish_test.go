@@ -28,11 +28,12 @@ func TestAnswersAreNoWishes(t *testing.T) {
 
 		victims := map[string]events.Job{}
 		heard := func(j events.Job) {
-			for next := range got {
+			for {
+				x := one(t, got, "a wish")
 				for what, victim := range victims {
-					require.NotEqual(t, victim, next, "%s was taken for a wish", what)
+					require.NotEqual(t, victim, x, "%s was taken for a wish", what)
 				}
-				if next == j {
+				if x == j {
 					return
 				}
 			}
