@@ -26,42 +26,44 @@ func start(t *testing.T, o *server.Options) *server.Server {
 	s, err := server.NewServer(o)
 	require.NoError(t, err)
 	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
+	require.True(t, s.ReadyForConnections(patience))
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	return s
 }
 
-func freeAddr(t *testing.T) string {
+// heldAddr is an address where nobody listens who is not told to, while the test runs.
+func heldAddr(t *testing.T) string {
 	t.Helper()
-	addr, err := stack.FreeAddr()
+	addr, release, err := stack.HoldAddr()
 	require.NoError(t, err)
+	t.Cleanup(release)
 	return addr
 }
 
 // The server comes up while the first connect waits for it.
 func TestConnectWaitsForTheServer(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := heldAddr(t)
 	type answer struct {
 		nc  *nats.Conn
 		err error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		nc, err := natsx.Connect(short(t, 20*time.Second), natsx.Config{URL: "nats://" + addr}, nil)
+		nc, err := natsx.Connect(short(t, patience), natsx.Config{URL: "nats://" + addr}, nil)
 		done <- answer{nc, err}
 	}()
 	srv, err := stack.StartNATS(stack.NATSOptions{Addr: addr, StoreDir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	a := <-done
+	a := next(t, done, "the connection")
 	require.NoError(t, a.err)
 	closeConn(a.nc)
 }
 
 func TestConnectGivesUpWithTheContext(t *testing.T) {
 	t.Parallel()
-	_, err := natsx.Connect(short(t, 300*time.Millisecond), natsx.Config{URL: "nats://me:hunter2@" + freeAddr(t)}, nil)
+	_, err := natsx.Connect(short(t, 300*time.Millisecond), natsx.Config{URL: "nats://me:hunter2@" + heldAddr(t)}, nil)
 	require.ErrorIs(t, err, nats.ErrNoServers)
 	require.ErrorContains(t, err, "nats://***@127.0.0.1")
 	require.NotContains(t, err.Error(), "hunter2")
@@ -126,18 +128,18 @@ func TestConnectByContext(t *testing.T) {
 func TestConnectAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	srv, err := stack.StartNATS(stack.NATSOptions{StoreDir: dir})
+	addr := heldAddr(t)
+	srv, err := stack.StartNATS(stack.NATSOptions{StoreDir: dir, Addr: addr})
 	require.NoError(t, err)
 	nc, err := natsx.Connect(t.Context(), natsx.Config{URL: srv.ClientURL()}, nil)
 	require.NoError(t, err)
 	defer closeConn(nc)
 	require.Equal(t, -1, nc.Opts.MaxReconnect)
 	up := nc.StatusChanged(nats.CONNECTED)
-	addr := srv.Addr().String()
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	srv, err = stack.StartNATS(stack.NATSOptions{StoreDir: dir, Addr: addr})
 	require.NoError(t, err)
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	<-up
+	next(t, up, "the connection")
 }

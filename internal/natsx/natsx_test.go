@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/sandjet/sandjet/internal/leaktest"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m, nil) }
 
 // bundle is a server of its own with a connection to it.
 type bundle struct {
@@ -48,6 +48,22 @@ func closeConn(nc *nats.Conn) {
 	}
 	nc.Close()
 	<-closed
+}
+
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 60 * time.Second
+
+// next waits for what comes on a channel.
+func next[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing comes", what)
+		panic("unreachable")
+	}
 }
 
 func (b *bundle) stream(t testing.TB, cfg jetstream.StreamConfig) jetstream.Stream {

@@ -60,7 +60,7 @@ func TestPublishAsyncAnswersEveryMessageOnce(t *testing.T) {
 			}
 		}))
 	}
-	require.NoError(t, p.Flush(short(t, 60*time.Second)))
+	require.NoError(t, p.Flush(short(t, patience)))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, seqs, n)
@@ -80,10 +80,12 @@ func TestFlushWaitsForTheAnswers(t *testing.T) {
 	p := b.publisher(t)
 	answering, gate := make(chan struct{}), make(chan struct{})
 	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(natsx.Ack, error) { close(answering); <-gate }))
-	<-answering
+	opened := sync.OnceFunc(func() { close(gate) })
+	defer opened()
+	next(t, answering, "the answer")
 	require.ErrorIs(t, p.Flush(short(t, 50*time.Millisecond)), context.DeadlineExceeded)
-	close(gate)
-	require.NoError(t, p.Flush(short(t, 30*time.Second)))
+	opened()
+	require.NoError(t, p.Flush(short(t, patience)))
 }
 
 // Nobody answers: the context or the limit ends the wait, and the error says that
@@ -97,7 +99,7 @@ func TestPublishWithoutStream(t *testing.T) {
 
 	done := make(chan error, 1)
 	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(_ natsx.Ack, err error) { done <- err }))
-	require.ErrorIs(t, <-done, natsx.ErrNoAck)
+	require.ErrorIs(t, next(t, done, "the answer"), natsx.ErrNoAck)
 	require.NoError(t, p.Flush(t.Context()))
 }
 
@@ -109,7 +111,7 @@ func TestPublishWaitsForStream(t *testing.T) {
 	done := make(chan error, 1)
 	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", ""), func(_ natsx.Ack, err error) { done <- err }))
 	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
-	require.NoError(t, <-done)
+	require.NoError(t, next(t, done, "the answer"))
 }
 
 // The first answers are lost on the way; the message is sent again and stored once.
@@ -124,7 +126,7 @@ func TestPublishSurvivesLostAck(t *testing.T) {
 	done := make(chan natsx.Ack, 1)
 	require.NoError(t, p.PublishAsync(somewhere, msg("s.a", "1"), func(a natsx.Ack, _ error) { done <- a }))
 	b.stream(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
-	require.EqualValues(t, 1, (<-done).Seq)
+	require.EqualValues(t, 1, next(t, done, "the answer").Seq)
 	require.NoError(t, sub.Unsubscribe())
 }
 
@@ -135,7 +137,7 @@ func TestCloseAnswersWhatIsInFlight(t *testing.T) {
 	done := make(chan error, 1)
 	require.NoError(t, p.PublishAsync(somewhere, msg("nobody", "1"), func(_ natsx.Ack, err error) { done <- err }))
 	require.NoError(t, p.Close())
-	err := <-done
+	err := next(t, done, "the answer")
 	require.ErrorIs(t, err, natsx.ErrClosed)
 	require.ErrorIs(t, err, natsx.ErrNoAck)
 	require.ErrorIs(t, p.PublishAsync(somewhere, msg("nobody", "1"), nil), natsx.ErrClosed)

@@ -31,6 +31,10 @@ import (
 	"github.com/sandjet/sandjet/schemas"
 )
 
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 60 * time.Second
+
 // site is what a worker answers from, real: NATS with all streams, and Redis.
 type site struct {
 	t     *testing.T
@@ -67,7 +71,7 @@ func newSite(t *testing.T, change ...func(*ops.Service)) *site {
 	t.Cleanup(func() { _ = s.redis.Stop() })
 	s.nc, s.asker = s.connect(), s.connect()
 	s.open()
-	s.ask = query.NewClient(s.asker, s.ns, 0)
+	s.ask = query.NewClient(s.asker, s.ns, patience)
 	s.stop = s.serve(s.nc, change...)
 	return s
 }
@@ -143,7 +147,7 @@ func (s *site) requestAs(who, subject, body string) (reply string, refused *quer
 	if who != "" {
 		to += "." + who
 	}
-	msg, err := s.asker.Request(to, []byte(body), 20*time.Second)
+	msg, err := s.asker.Request(to, []byte(body), patience)
 	require.NoError(s.t, err)
 	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 		require.NotEmpty(s.t, msg.Header.Get(micro.ErrorHeader))

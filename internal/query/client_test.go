@@ -41,7 +41,7 @@ func serve(t *testing.T, nc *nats.Conn, subject string, h micro.HandlerFunc) {
 func TestEveryQuestionHasItsSubject(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
-	c := NewClient(nc, wire.Namespace("staging"), time.Second)
+	c := NewClient(nc, wire.Namespace("staging"), time.Minute)
 	job := JobRequest{Session: "s", Job: "j", Owner: "o"}
 	questions := []struct {
 		subject string
