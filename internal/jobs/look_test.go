@@ -121,15 +121,7 @@ func TestArrived(t *testing.T) {
 		d.Note = d.ID
 		arrived <- d
 	}})
-	wait := func() *Delivery {
-		select {
-		case d := <-arrived:
-			return d
-		case <-time.After(15 * time.Second):
-			require.FailNow(t, "nothing has arrived")
-			return nil
-		}
-	}
+	wait := func() *Delivery { return answer(t, arrived) }
 	b.send(t, "low.task.run", `{"id":"a","session":"s1","argv":["true"]}`)
 	h := r.next(t)
 	d := wait()

@@ -25,7 +25,7 @@ func TestRescheduleKeepsTheJob(t *testing.T) {
 		"Nats-Msg-Id", "mine", "traceparent", "00-ab", HeaderReplay, "17", HeaderJob, "forged", "nats-expected-last-sequence", "99")
 	h := r.next(t)
 	require.NoError(t, h.Err)
-	due := time.Now().Add(900 * time.Millisecond)
+	due := time.Now().Add(3 * time.Second)
 	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, due))
 	h.finish(t)
 	eventually(t, func() bool { return b.msgs(t, StreamJobs) == 0 }, "off the queue")
@@ -90,10 +90,11 @@ func TestRescheduleMovesTheDate(t *testing.T) {
 	r := b.consume(t, ConsumerConfig{Slots: 1})
 	b.send(t, "task.run", echo)
 	h := r.next(t)
-	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now().Add(300*time.Millisecond)))
+	first := time.Now().Add(3 * time.Second)
+	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, first))
 	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now().Add(time.Hour)))
 	h.finish(t)
-	r.none(t, 700*time.Millisecond)
+	r.none(t, time.Until(first)+500*time.Millisecond)
 	require.Equal(t, uint64(1), b.msgs(t, StreamSchedules))
 
 	ok, err := b.q.Hasten(t.Context(), h.Session, h.ID)
@@ -115,7 +116,7 @@ func TestHastenTooLate(t *testing.T) {
 	r := b.consume(t, ConsumerConfig{Slots: 1})
 	b.send(t, "task.run", echo)
 	h := r.next(t)
-	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now().Add(500*time.Millisecond)))
+	require.NoError(t, b.q.Reschedule(t.Context(), h.Job, time.Now().Add(3*time.Second)))
 	h.finish(t)
 	s, err := b.js.Stream(t.Context(), StreamSchedules)
 	require.NoError(t, err)
@@ -258,18 +259,14 @@ func TestWaitingJobsDoNotBlockOthers(t *testing.T) {
 // Schedules survive the server, and what fell due meanwhile comes once.
 func TestSchedulesSurviveARestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	srv := startServer(t, dir)
+	srv, restart := restartable(t)
 	b := connect(t, srv, Config{})
 	for i := range 20 {
 		j, err := Decode(raw("task.run", fmt.Sprintf(`{"id":"j%d","argv":["a"]}`, i)), "")
 		require.NoError(t, err)
 		require.NoError(t, b.q.Reschedule(t.Context(), j, time.Now().Add(300*time.Millisecond)))
 	}
-	addr := srv.Addr().String()
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	restartServer(t, addr, dir)
+	restart()
 	eventually(t, func() bool { return b.nc.Stats().Reconnects > 0 && b.nc.IsConnected() }, "reconnected")
 	r := b.consume(t, ConsumerConfig{Slots: 20})
 	seen := map[string]bool{}
