@@ -184,7 +184,7 @@ func TestFillRate(t *testing.T) {
 		require.NoError(t, err)
 	}
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	list := make([]Stated, n)
 	for i := range list {
 		list[i] = Stated{typical(i), uint64(i + 1)}

@@ -51,14 +51,21 @@ func (s *spy) note(cmds ...redis.Cmder) {
 	s.seen = append(s.seen, cmds...)
 }
 
+// held lets a store's first flush wait for release.
+func held(s *Store) (sp *spy, first chan struct{}, release func()) {
+	var once sync.Once
+	first, open := make(chan struct{}), make(chan struct{})
+	sp = &spy{gate: func() { once.Do(func() { close(first); <-open }) }}
+	s.client.AddHook(sp)
+	return sp, first, sync.OnceFunc(func() { close(open) })
+}
+
 // One flush is in flight; what comes meanwhile goes together in the next.
 func TestCallsShareAFlush(t *testing.T) {
 	t.Parallel()
-	s := open(t, sharedURL(t, onServer))
-	first, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	sp := &spy{gate: func() { once.Do(func() { close(first); <-release }) }}
-	s.client.AddHook(sp)
+	s := open(t, sharedURL(t, onServer)+calm)
+	sp, first, release := held(s)
+	defer release()
 
 	const n = 200
 	var wg sync.WaitGroup
@@ -68,31 +75,29 @@ func TestCallsShareAFlush(t *testing.T) {
 		}
 	}
 	wg.Go(func() { ask(0) })
-	<-first // it did not wait for company
+	next(t, first, "a flush that did not wait for company")
 	for i := range n {
 		wg.Go(func() { ask(i + 1) })
 	}
 	soon(t, func() bool { return len(s.flush.queue) == n }, "calls do not pile up")
-	close(release)
+	release()
 	wg.Wait()
 	require.EqualValues(t, 2, sp.flushes.Load())
 }
 
 func TestFlushHasABound(t *testing.T) {
 	t.Parallel()
-	s := open(t, sharedURL(t, onServer), WithQueue(1000, 10))
-	first, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	sp := &spy{gate: func() { once.Do(func() { close(first); <-release }) }}
-	s.client.AddHook(sp)
+	s := open(t, sharedURL(t, onServer)+calm, WithQueue(1000, 10))
+	sp, first, release := held(s)
+	defer release()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Ping(t.Context()) })
-	<-first
+	next(t, first, "a flush")
 	for range 100 {
 		wg.Go(func() { _ = s.Ping(t.Context()) })
 	}
 	soon(t, func() bool { return len(s.flush.queue) == 100 }, "calls do not pile up")
-	close(release)
+	release()
 	wg.Wait()
 	require.EqualValues(t, 11, sp.flushes.Load())
 }
@@ -100,7 +105,7 @@ func TestFlushHasABound(t *testing.T) {
 func TestQueueHasABound(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=10s", WithQueue(1, 1))
+	s := open(t, r.URL()+calm, WithQueue(1, 1))
 	r.Freeze()
 	defer r.Thaw()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +117,7 @@ func TestQueueHasABound(t *testing.T) {
 	soon(t, func() bool { return len(s.flush.queue) == 1 }, "the queue does not fill")
 	cancel()
 	for range n {
-		require.ErrorIs(t, <-errs, context.Canceled)
+		require.ErrorIs(t, next(t, errs, "the end of a call"), context.Canceled)
 	}
 }
 
@@ -120,7 +125,8 @@ func TestQueueHasABound(t *testing.T) {
 func TestFrozenRedis(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=200ms", WithQueue(4096, 1))
+	s := open(t, r.URL()+calm, WithQueue(4096, 1))
+	impatient(s, 200*time.Millisecond)
 	sp := &spy{}
 	s.client.AddHook(sp)
 	r.Freeze()
@@ -133,7 +139,7 @@ func TestFrozenRedis(t *testing.T) {
 		}()
 	}
 	for range n {
-		require.ErrorIs(t, <-errs, ErrUnavailable)
+		require.ErrorIs(t, next(t, errs, "the end of a call"), ErrUnavailable)
 	}
 	require.Less(t, sp.flushes.Load(), int64(20), "each caller has waited for a timeout of its own")
 	r.Thaw()
@@ -144,7 +150,8 @@ func TestFrozenRedis(t *testing.T) {
 func TestTimeoutIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=50ms")
+	s := open(t, r.URL()+calm)
+	impatient(s, 50*time.Millisecond)
 	sp := &spy{}
 	s.client.AddHook(sp)
 	r.Freeze()
@@ -158,7 +165,7 @@ func TestTimeoutIsNotTriedAgain(t *testing.T) {
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	cut := &cutter{}
 	s.client.AddHook(cut)
 	require.NoError(t, s.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "no").Err())
@@ -205,7 +212,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 func TestCallerLeavesWithItsContext(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=10s")
+	s := open(t, r.URL()+calm)
 	r.Freeze()
 	defer r.Thaw()
 	why := fmt.Errorf("the job was cancelled")
@@ -213,7 +220,7 @@ func TestCallerLeavesWithItsContext(t *testing.T) {
 	errs := make(chan error, 1)
 	go func() { _, err := s.Enter(ctx, job("s", "j", 1), long); errs <- err }()
 	cancel(why)
-	err := <-errs
+	err := next(t, errs, "the end of the call")
 	require.ErrorIs(t, err, why)
 	require.NotErrorIs(t, err, ErrUnavailable)
 }
@@ -222,7 +229,7 @@ func TestCallerLeavesWithItsContext(t *testing.T) {
 func TestScriptsForgotten(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	ctx, stop := context.WithCancel(t.Context())
 	var flushed sync.WaitGroup
 	flushed.Go(func() {
@@ -254,7 +261,7 @@ func TestScriptsForgotten(t *testing.T) {
 func TestRedisRestarts(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	require.True(t, enter(t, s, job("s", "j", 1), long).Turn)
 	r.Kill()
 	_, err := s.Enter(t.Context(), job("s", "j", 1), long)
@@ -270,7 +277,7 @@ func TestRedisRestarts(t *testing.T) {
 func TestRestartOfAUsedConnection(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	require.NoError(t, s.Ping(t.Context()))
 	r.Kill()
 	own(t, stack.RedisOptions{Addr: r.Addr})
@@ -280,7 +287,8 @@ func TestRestartOfAUsedConnection(t *testing.T) {
 func TestClosedStore(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL()+"?read_timeout=100ms")
+	s := open(t, r.URL()+calm)
+	impatient(s, 100*time.Millisecond)
 	r.Freeze()
 	errs := make(chan error, 10)
 	for range 10 {
@@ -289,7 +297,7 @@ func TestClosedStore(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 	for range 10 {
-		require.Error(t, <-errs)
+		require.Error(t, next(t, errs, "the end of a call"))
 	}
 	require.ErrorIs(t, s.Ping(t.Context()), ErrClosed)
 }
@@ -308,7 +316,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "allkeys-lru", policy)
 	require.True(t, limited)
-	policy, limited, err = open(t, sharedURL(t, onServer)).Eviction(t.Context())
+	policy, limited, err = open(t, sharedURL(t, onServer)+calm).Eviction(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "noeviction", policy)
 	require.False(t, limited)
@@ -328,7 +336,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 func TestFullRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	_, err := s.Enter(t.Context(), job("s", "j", 1), long)
 	require.ErrorIs(t, err, ErrUnavailable)

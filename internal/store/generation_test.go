@@ -28,7 +28,7 @@ func TestOneCreatesTheGeneration(t *testing.T) {
 		}
 		ids, created := map[string]bool{}, 0
 		for range n {
-			a := <-got
+			a := next(t, got, "the generation")
 			require.NoError(t, a.err)
 			ids[a.id] = true
 			if a.created {
@@ -50,7 +50,7 @@ func TestWipe(t *testing.T) {
 			r, err := stack.StartRedis(stack.RedisOptions{Embedded: kind == onMini})
 			require.NoError(t, err)
 			t.Cleanup(r.Kill)
-			wipe(t, open(t, r.URL(), WithSettle(time.Nanosecond)))
+			wipe(t, open(t, r.URL()+calm, WithSettle(time.Nanosecond)))
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestOthersSeeTheNewGeneration(t *testing.T) {
 	r := own(t, stack.RedisOptions{})
 	var stores []*Store
 	for range 2 {
-		s, err := Open(t.Context(), r.URL(), "shared", WithSettle(time.Nanosecond))
+		s, err := Open(t.Context(), r.URL()+calm, "shared", WithSettle(time.Nanosecond))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		_, err = s.Generation(t.Context())
@@ -146,7 +146,7 @@ func TestScaleOfMemory(t *testing.T) {
 	}
 	t.Parallel()
 	r := own(t, stack.RedisOptions{})
-	s := open(t, r.URL())
+	s := open(t, r.URL()+calm)
 	used := func() float64 {
 		var n float64
 		_, err := fmt.Sscan(s.info(t.Context(), "memory", "used_memory"), &n)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/sandjet/sandjet/internal/leaktest"
 	"github.com/sandjet/sandjet/internal/stack"
 	"github.com/sandjet/sandjet/internal/wire"
 )
@@ -38,17 +38,11 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	shared.running = map[string]*stack.Redis{}
-	code := m.Run()
-	for _, r := range shared.running {
-		_ = r.Stop()
-	}
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left:", err)
-			code = 1
+	leaktest.Main(m, func() {
+		for _, r := range shared.running {
+			_ = r.Stop()
 		}
-	}
-	os.Exit(code)
+	})
 }
 
 // each runs a test on all three.
@@ -62,7 +56,7 @@ func each(t *testing.T, test func(t *testing.T, s *Store)) {
 			if kind == onMini {
 				url = miniURL(t) // its SCAN walks all keys: not those of the other tests
 			}
-			test(t, open(t, url+"?read_timeout=30s")) // the suite is not about a slow machine
+			test(t, open(t, url+calm))
 		})
 	}
 }
@@ -127,7 +121,7 @@ func start(t testing.TB, kind string) *stack.Redis {
 		require.NoError(t, c.ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
 		require.Eventually(t, func() bool {
 			return errors.Is(c.Get(context.Background(), "x").Err(), redis.Nil)
-		}, 20*time.Second, 10*time.Millisecond, "the cluster has no state")
+		}, patience, 10*time.Millisecond, "the cluster has no state")
 	}
 	return r
 }
@@ -153,11 +147,36 @@ func needServer(t testing.TB) {
 	}
 }
 
+// patience is how long tests wait for what must come, on a machine that has much else
+// to do.
+const patience = 60 * time.Second
+
+// calm is an option of a store's URL for tests that are not about a slow Redis.
+const calm = "?read_timeout=60s"
+
+// impatient makes a store wait for d, and no longer. It was opened before, with time
+// enough for that.
+func impatient(s *Store, d time.Duration) {
+	s.client.(*redis.Client).Options().ReadTimeout = d
+}
+
+// next waits for what comes on a channel.
+func next[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing comes", what)
+		panic("unreachable")
+	}
+}
+
 // soon waits until ok holds. It asks in the test's own goroutine, so that ok may
 // end the test.
 func soon(t testing.TB, ok func() bool, why string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(patience); !ok(); {
 		require.True(t, time.Now().Before(deadline), why)
 		time.Sleep(2 * time.Millisecond)
 	}

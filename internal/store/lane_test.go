@@ -386,7 +386,8 @@ func TestLaneUnderLoad(t *testing.T) {
 					}
 					select {
 					case <-bell:
-					case <-t.Context().Done():
+					case <-time.After(2 * patience):
+						t.Errorf("%s is not told that its turn has come", e.Job)
 						return
 					}
 				}

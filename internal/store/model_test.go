@@ -207,7 +207,7 @@ func TestLaneAgreesWithTheModel(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	mini.ClockTTL(true)
-	s, err := Open(t.Context(), "redis://"+mini.Addr(), "")
+	s, err := Open(t.Context(), "redis://"+mini.Addr()+calm, "")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -225,7 +225,7 @@ func TestLaneAgreesWithTheModel(t *testing.T) {
 // nobody moves.
 func TestLaneAgreesWithTheModelOnServer(t *testing.T) {
 	t.Parallel()
-	s := open(t, sharedURL(t, onServer))
+	s := open(t, sharedURL(t, onServer)+calm)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++

@@ -142,7 +142,7 @@ func TestSlotsAgreeWithTheModel(t *testing.T) {
 	mini.ClockTTL(true)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	mini.SetTime(start)
-	s := open(t, "redis://"+mini.Addr())
+	s := open(t, "redis://"+mini.Addr()+calm)
 	rapid.Check(t, func(rt *rapid.T) {
 		mini.FlushAll()
 		start = start.Add(1000 * time.Hour)

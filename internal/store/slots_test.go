@@ -166,13 +166,16 @@ func TestGrantIsCalledAgainAndEnds(t *testing.T) {
 	eachLimited(t, 1, 0, func(t *testing.T, s *Store) {
 		require.True(t, takeSlot(t, s, "a1").OK)
 		require.False(t, takeSlot(t, s, "a2").OK)
+		begun := time.Now()
 		require.Equal(t, []string{"a2"}, releaseSlot(t, s, "a1"))
 		sweep := func() []string {
 			calls, _, err := s.SweepSlots(t.Context(), time.Hour, 10)
 			require.NoError(t, err)
 			return called(calls)
 		}
-		require.Empty(t, sweep(), "it was called a moment ago")
+		if again := sweep(); time.Since(begun) < time.Second { // else it may be time again
+			require.Empty(t, again, "it was called a moment ago")
+		}
 		soon(t, func() bool { return len(sweep()) == 1 }, "a lost call stays lost")
 
 		s.opts.slots.grant = time.Millisecond

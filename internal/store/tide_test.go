@@ -67,7 +67,7 @@ func TestTideOfAConsumerMadeAnew(t *testing.T) {
 // stands, every message up to there has been marked, or read in the stream.
 func TestTideNeverPassesAGap(t *testing.T) {
 	t.Parallel()
-	s := open(t, sharedURL(t, onServer))
+	s := open(t, sharedURL(t, onServer)+calm)
 	ctx, round := context.Background(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
@@ -204,7 +204,7 @@ func TestDepartWhenTheTurnHasCome(t *testing.T) {
 // to the very call that meets it.
 func TestLanesAreKnownOnceFilled(t *testing.T) {
 	t.Parallel()
-	s := open(t, sharedURL(t, onServer))
+	s := open(t, sharedURL(t, onServer)+calm)
 	require.Empty(t, s.Lanes())
 	fill := func() string {
 		filling, ok, err := s.BeginLanes(t.Context(), "me", long)
