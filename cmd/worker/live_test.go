@@ -32,13 +32,11 @@ func TestStopInOrder(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			p := w.worker("WORKER_NAME", "first", "WORKER_DRAIN_TIMEOUT", "30s")
+			p := w.worker("WORKER_NAME", "first", "WORKER_DRAIN_TIMEOUT", "10m")
 			job := w.run("s1", "sh", "-c", "echo begun; sleep 1000")
 			w.follow(job, kindIs(events.Stdout))
-			begun := time.Now()
 			p.signal(sig)
 			require.Zero(t, p.exit(), p.stderr.String())
-			require.Less(t, time.Since(begun), 30*time.Second)
 			require.Contains(t, p.stderr.String(), "worker stops")
 
 			w.worker("WORKER_NAME", "second")
@@ -78,10 +76,8 @@ func TestStopAtOnce(t *testing.T) {
 	p.says("nats connection lost")
 	p.signal(syscall.SIGTERM)
 	p.says("worker stops")
-	begun := time.Now()
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, 1, p.exit())
-	require.Less(t, time.Since(begun), 15*time.Second)
 }
 
 // A signal while it starts is an orderly stop too.
@@ -90,7 +86,7 @@ func TestStopWhileStarting(t *testing.T) {
 	w := newWorld(t)
 	w.e2b.Faults().Add(local.Fault{Op: "list", Count: -1, Action: local.Hang{}})
 	p := start(t, w.env("LOG_LEVEL", "debug"))
-	require.Eventually(t, func() bool { return w.e2b.Faults().Count("list") > 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.e2b.Faults().Count("list") > 0 }, patience, 10*time.Millisecond)
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.exit())
 	require.Contains(t, p.stderr.String(), "worker stopped before it took jobs")
@@ -175,7 +171,7 @@ func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 func TestHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	addr := freePort(t)
+	addr := heldAddr(t)
 	p := w.worker("WORKER_HTTP_ADDR", addr, "WORKER_DRAIN_TIMEOUT", "1h")
 	url := "http://" + addr
 	becomes := func(want int, says string) {
@@ -183,7 +179,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, body := get(t, url+"/readyz")
 			return status == want && strings.Contains(body, says)
-		}, 30*time.Second, 20*time.Millisecond, "%d %s", want, says)
+		}, patience, 20*time.Millisecond, "%d %s", want, says)
 		status, body := get(t, url+"/livez")
 		require.Equal(t, 200, status)
 		require.Equal(t, "ok\n", body)
@@ -211,7 +207,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	require.Eventually(t, func() bool { // an end is counted just after it is told
 		families = scrape(t, url+"/metrics")
 		return ended("command_failed") == 2 && ended("ok") == 1
-	}, 20*time.Second, 20*time.Millisecond, "jobs are counted by kind and class")
+	}, patience, 20*time.Millisecond, "jobs are counted by kind and class")
 	for _, name := range []string{
 		"sandjet_jobs_total", "sandjet_job_seconds", "sandjet_queue_age_seconds", "sandjet_sandbox_create_seconds",
 		"sandjet_sandbox_resume_seconds", "sandjet_commands_total", "sandjet_e2b_call_seconds", "sandjet_takeovers_total",
@@ -234,7 +230,7 @@ func TestHealthAndMetrics(t *testing.T) {
 func TestNotReadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	addr := freePort(t)
+	addr := heldAddr(t)
 	p := w.worker("WORKER_HTTP_ADDR", addr, "WORKER_DRAIN_TIMEOUT", "1h")
 	w.follow(w.run("s1", "sh", "-c", "echo begun; sleep 1000"), kindIs(events.Stdout))
 	w.nats.Shutdown() // the job cannot be let go of

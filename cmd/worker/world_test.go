@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 		require.Equal(t, stack.RedisServer, w.redis.Kind)
 	}
 	t.Cleanup(func() { _ = w.redis.Stop() })
-	w.e2b, err = local.Start(context.Background(), local.Config{APIKey: "e2b_right"})
+	w.e2b, err = local.Start(context.Background(), local.Config{Addr: heldAddr(t), APIKey: "e2b_right"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.e2b.Close() })
 
@@ -67,7 +67,7 @@ func (w *world) env(change ...string) []string {
 	env := map[string]string{
 		"NATS_URL": w.nats.ClientURL(), "REDIS_URL": w.redis.URL(),
 		"E2B_API_URL": w.e2b.URL(), "E2B_SANDBOX_URL": w.e2b.URL(), "E2B_API_KEY": w.e2b.APIKey(),
-		"WORKER_HTTP_ADDR": "off", "WORKER_START_TIMEOUT": "1m",
+		"WORKER_HTTP_ADDR": "off", "WORKER_START_TIMEOUT": "10m",
 	}
 	for pair := range slices.Chunk(change, 2) {
 		env[pair[0]] = pair[1]

@@ -314,7 +314,7 @@ func TestRetryAfterHoldsForTheFleet(t *testing.T) {
 	w := newWorld(t)
 	w.worker()
 	w.worker(named("other"))
-	const rest = 6 * time.Second
+	const rest = 12 * time.Second
 	w.e2b.Faults().Add(local.Fault{Op: "create", Action: local.Status{Code: 429, Message: "Rate limit exceeded", RetryAfter: rest}})
 	first := w.run("s0", "true")
 	told := w.waiting(first, events.WaitRate)

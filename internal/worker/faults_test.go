@@ -130,7 +130,7 @@ func TestSandboxLimit(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h, err := w.facts.History(t.Context(), job)
 		return err == nil && h.Waiting.OK() && h.Waiting.Value.Why == events.WaitQuota
-	}, 30*time.Second, 20*time.Millisecond)
+	}, eventually, tick)
 	w.publish(jobs.SandboxPause, &jobs.Lifecycle{Common: jobs.Common{Session: "s1"}})
 	e := w.follow(job)
 	require.Equal(t, events.Succeeded, e.Kind)
@@ -229,13 +229,14 @@ func TestCancel(t *testing.T) {
 		require.Empty(t, string(w.follow(w.shell("s1", "ps -ef | grep 'sleep 60[12]' | grep -v grep || true")).Stdout))
 	})
 	t.Run("while it waits in the lane", func(t *testing.T) {
-		first := w.shell("s1", "echo on; sleep 3")
+		first := w.shell("s1", gate)
 		w.until(first, 3)
 		job := w.shell("s1", "echo never")
 		cancel(job)
 		e := w.follow(job)
 		require.Equal(t, events.Cancelled, e.Kind)
 		require.Empty(t, e.Stdout)
+		w.open("", "s1")
 		require.Equal(t, events.Succeeded, w.follow(first).Kind)
 	})
 	t.Run("while it is delayed", func(t *testing.T) {
@@ -243,7 +244,7 @@ func TestCancel(t *testing.T) {
 		require.Eventually(t, func() bool {
 			h, err := w.facts.History(t.Context(), job)
 			return err == nil && h.Waiting.OK()
-		}, 30*time.Second, 20*time.Millisecond)
+		}, eventually, tick)
 		cancel(job)
 		require.Equal(t, events.Cancelled, w.follow(job).Kind)
 	})
@@ -389,13 +390,17 @@ func TestUnique(t *testing.T) {
 	w := newWorld(t)
 	w.worker()
 	pub := func(id string) events.Job {
-		return w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: id, Session: id, Unique: "key"}, Shell: "echo on; sleep 2"})
+		return w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: id, Session: id, Unique: "key"}, Shell: gate})
 	}
 	first := pub("a")
 	w.until(first, 3)
 	require.Equal(t, "duplicate", w.follow(pub("b")).Class)
+	w.open("", "a")
 	require.Equal(t, events.Succeeded, w.follow(first).Kind)
-	require.Equal(t, events.Succeeded, w.follow(pub("c")).Kind)
+	last := pub("c")
+	w.until(last, 3)
+	w.open("", "c")
+	require.Equal(t, events.Succeeded, w.follow(last).Kind)
 }
 
 // Redis is wiped while a session is idle: its clock is set again from the stream.

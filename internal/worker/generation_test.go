@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -19,7 +18,7 @@ func TestTheViewGetsAName(t *testing.T) {
 	named := func() bool {
 		return c.Exists(t.Context(), "sandjet:{g}:generation").Val() == 1
 	}
-	require.Eventually(t, named, 30*time.Second, 20*time.Millisecond, "a new view has no name")
+	require.Eventually(t, named, eventually, tick, "a new view has no name")
 	w.flushRedis()
-	require.Eventually(t, named, 30*time.Second, 20*time.Millisecond, "a wiped view has no name")
+	require.Eventually(t, named, eventually, tick, "a wiped view has no name")
 }

@@ -29,5 +29,5 @@ func TestTimeoutIsPushed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		left := time.Until(w.e2b.Sandboxes()[0].EndAt)
 		return left > time.Hour
-	}, 20*time.Second, 20*time.Millisecond)
+	}, eventually, tick)
 }

@@ -186,7 +186,7 @@ func TestEndsWhileItWaitsAway(t *testing.T) {
 	first := w.shell("s1", "echo on; until [ -e go ]; do sleep 0.05; done")
 	w.until(first, 3)
 	cancelled := w.shell("s1", "echo never")
-	expired := w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", ExpiresIn: durationOf(6 * time.Second)}, Argv: []string{"true"}})
+	expired := w.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{Session: "s1", ExpiresIn: durationOf(15 * time.Second)}, Argv: []string{"true"}})
 	last := w.shell("s1", "echo last")
 	for _, job := range []events.Job{cancelled, expired, last} {
 		w.untilAway(job)

@@ -147,7 +147,7 @@ func (w *world) spawnOf(bin, name string, env ...string) *process {
 	case <-ready:
 	case <-p.done:
 		w.t.Fatalf("worker %s ended at once: %s", name, cmd.ProcessState)
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * eventually):
 		w.t.Fatalf("worker %s not ready", name)
 	}
 	return p
@@ -166,7 +166,7 @@ func (p *process) Signal(s syscall.Signal) { require.NoError(p.t, p.cmd.Process.
 func (p *process) Wait() {
 	select {
 	case <-p.done:
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * eventually):
 		p.t.Fatal("worker process did not end")
 	}
 }

@@ -484,7 +484,7 @@ func TestRepoCancelledInTheClone(t *testing.T) {
 	})
 	g.worker(g.with())
 	job := g.publish(jobs.TaskRun, &jobs.Run{Common: jobs.Common{ID: "j1", Session: "s1"}, Repo: g.block(), Argv: []string{"true"}})
-	<-asked
+	soon(t, asked, "a question to the git server")
 	require.NoError(t, g.facts.Cancel(t.Context(), job, events.CancelRequested{Reason: "enough"}))
 	e := g.follow(job)
 	require.Equal(t, events.Cancelled, e.Kind, "%+v", e.Outcome)

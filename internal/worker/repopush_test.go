@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,15 +74,20 @@ func TestPushTurnOfADeadWorkerAndAWipe(t *testing.T) {
 	t.Parallel()
 	g := newGitWorld(t)
 	pushed, release := make(chan struct{}, 10), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo)
 	g.set(func(r *http.Request) {
 		if isPush(r) {
-			pushed <- struct{}{}
+			select {
+			case pushed <- struct{}{}:
+			default: // seen often enough
+			}
 			<-release
 		}
 	})
 	g.worker(g.with(func(c *worker.Config) { c.LaneHold = 5 * time.Minute }))
 	first := g.onto("shared", "first")
-	<-pushed
+	soon(t, pushed, "a push")
 
 	opt, err := redis.ParseURL(g.redis.URL())
 	require.NoError(t, err)
@@ -103,7 +109,7 @@ func TestPushTurnOfADeadWorkerAndAWipe(t *testing.T) {
 	g.reaches(second, func(h events.History) bool {
 		return strings.Contains(h.Progress.Value.Message, "turn to push") || len(pushed) > 0
 	})
-	close(release)
+	letGo()
 	for _, job := range []events.Job{first, second} {
 		e := g.follow(job)
 		require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)

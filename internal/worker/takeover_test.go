@@ -39,7 +39,7 @@ func wantLines(n int) string {
 // until follows a job until it has shown that many bytes of stdout.
 func (w *world) until(job events.Job, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*eventually)
 	defer cancel()
 	for ev, err := range w.facts.Follow(ctx, job, events.FollowOptions{}) {
 		require.NoError(w.t, err)
@@ -96,7 +96,7 @@ func TestZombieWritesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h, err := w.facts.History(t.Context(), job)
 		return err == nil && h.Reattached.OK()
-	}, 30*time.Second, 50*time.Millisecond)
+	}, eventually, 50*time.Millisecond)
 	first.Signal(syscall.SIGCONT)
 
 	e := w.onceAndWhole(job, 100_000)
@@ -171,15 +171,17 @@ func TestSandboxDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.worker()
-	job := w.shell("s1", `echo begun; [ -e /tmp/none ] || sleep 2; echo done`)
-	w.until(job, 6)
+	job := w.shell("s1", gate+"; echo off")
+	w.until(job, len("on\n"))
 	first := w.state("s1", session.Active)
 	require.True(t, w.e2b.KillSandbox(first.SandboxID))
+	w.until(job, len("on\non\n"))
+	w.open("", "s1")
 
 	e := w.follow(job)
 	require.Equal(t, events.Succeeded, e.Kind, "%+v", e.Outcome)
 	require.Equal(t, 2, e.Attempts)
-	require.Equal(t, "begun\nbegun\ndone\n", string(e.Stdout))
+	require.Equal(t, "on\non\noff\n", string(e.Stdout))
 	require.Equal(t, 1, e.count(events.KindRetrying))
 	second := w.state("s1", session.Active)
 	require.Equal(t, first.Generation+1, second.Generation)
@@ -232,7 +234,7 @@ func TestQuarantine(t *testing.T) {
 		require.Eventually(t, func() bool {
 			h, err := w.facts.History(t.Context(), job)
 			return err == nil && h.Claimed.OK() && h.Claimed.Value.Worker == fmt.Sprintf("w%d", i)
-		}, 30*time.Second, 20*time.Millisecond)
+		}, eventually, tick)
 		p.Kill()
 	}
 	w.worker(func(c *worker.Config) { c.AckWait = time.Second })

@@ -35,7 +35,7 @@ import (
 
 // How long tests wait for what must come, and how often they look.
 const (
-	eventually = 30 * time.Second
+	eventually = 60 * time.Second
 	tick       = 20 * time.Millisecond
 )
 
@@ -60,18 +60,18 @@ func newWorld(t *testing.T, change ...func(*local.Config)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), log: testLog(t)}
 	var err error
-	w.nats, err = stack.StartNATS(stack.NATSOptions{StoreDir: w.dir + "/nats"})
+	w.nats, err = stack.StartNATS(stack.NATSOptions{Addr: heldAddr(t), StoreDir: w.dir + "/nats"})
 	require.NoError(t, err)
 	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
 
-	w.redis, err = stack.StartRedis(stack.RedisOptions{})
+	w.redis, err = stack.StartRedis(stack.RedisOptions{Addr: heldAddr(t)})
 	require.NoError(t, err)
 	if os.Getenv("REQUIRE_REAL") == "1" {
 		require.Equal(t, "redis-server", w.redis.Kind)
 	}
 	t.Cleanup(func() { _ = w.redis.Stop() })
 
-	cfg := local.Config{APIKey: "e2b_test", Log: w.log}
+	cfg := local.Config{Addr: heldAddr(t), APIKey: "e2b_test", Log: w.log}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -92,6 +92,15 @@ func newWorld(t *testing.T, change ...func(*local.Config)) *world {
 	t.Cleanup(func() { _ = w.facts.Close() })
 	w.jobs = jobs.NewPublisher(w.pub, "")
 	return w
+}
+
+// heldAddr is an address for a server that may be restarted, while the test runs.
+func heldAddr(t *testing.T) string {
+	t.Helper()
+	addr, release, err := stack.HoldAddr()
+	require.NoError(t, err)
+	t.Cleanup(release)
+	return addr
 }
 
 // testLog writes to the test's log, until the test ends.
@@ -160,7 +169,7 @@ func (w *world) worker(change ...func(*worker.Config)) *running {
 	case <-app.Ready():
 	case err := <-r.done:
 		w.t.Fatalf("worker did not start: %v", err)
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * eventually):
 		w.t.Fatal("worker not ready")
 	}
 	w.t.Cleanup(func() { r.Stop(); killNow() })
@@ -174,7 +183,7 @@ func (r *running) Stop() {
 	case err := <-r.done:
 		require.NoError(r.t, err)
 		r.done <- nil
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * eventually):
 		r.t.Fatal("worker did not stop")
 	}
 }
@@ -182,7 +191,7 @@ func (r *running) Stop() {
 // publish puts a job into the queue.
 func (w *world) publish(kind jobs.Kind, p jobs.Payload) events.Job {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), eventually)
 	defer cancel()
 	got, err := w.jobs.Publish(ctx, kind, p, jobs.PublishOptions{})
 	require.NoError(w.t, err)
@@ -223,7 +232,7 @@ func (e ended) count(k events.Kind) (n int) {
 // without gap or double, sums that agree, one terminal event, the last.
 func (w *world) follow(job events.Job) ended {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*eventually)
 	defer cancel()
 	var e ended
 	for ev, err := range w.facts.Follow(ctx, job, events.FollowOptions{Verify: true}) {
@@ -250,6 +259,18 @@ func (w *world) follow(job events.Job) ended {
 	return e
 }
 
+// soon waits for what comes on a channel.
+func soon[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(eventually):
+		require.FailNow(t, "nothing comes", what)
+		panic("unreachable")
+	}
+}
+
 // state waits until a session is in a state.
 func (w *world) state(id string, want session.State) session.Record {
 	w.t.Helper()
@@ -258,7 +279,7 @@ func (w *world) state(id string, want session.State) session.Record {
 		var err error
 		rec, _, err = w.facts.Session(w.t.Context(), id)
 		return err == nil && rec.State == want
-	}, 30*time.Second, 20*time.Millisecond, "session %s is not %s", id, want)
+	}, eventually, tick, "session %s is not %s", id, want)
 	return rec
 }
 
@@ -305,7 +326,7 @@ func (w *world) restartNATS() {
 	require.NoError(w.t, err)
 	w.nats = s
 	w.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.Eventually(w.t, func() bool { return w.nc.Stats().Reconnects > before && w.nc.IsConnected() }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.nc.Stats().Reconnects > before && w.nc.IsConnected() }, eventually, tick)
 }
 
 func (w *world) flushRedis() {
@@ -333,7 +354,7 @@ func (w *world) ask(subject string, req, res any) {
 	w.t.Helper()
 	body, err := json.Marshal(req)
 	require.NoError(w.t, err)
-	m, err := w.nc.Request(subject, body, 20*time.Second)
+	m, err := w.nc.Request(subject, body, eventually)
 	require.NoError(w.t, err)
 	require.Empty(w.t, m.Header.Get("Nats-Service-Error"), subject)
 	require.NoError(w.t, json.Unmarshal(m.Data, res))
