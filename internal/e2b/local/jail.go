@@ -123,9 +123,6 @@ func (j *jail) settle() error {
 	if err := j.openNetwork(); err != nil {
 		return err
 	}
-	if err := j.noNesting(); err != nil {
-		return err
-	}
 	root := j.root
 	if j.level == Strong {
 		root = "/proc/" + strconv.Itoa(outside) + "/root"
@@ -136,20 +133,6 @@ func (j *jail) settle() error {
 	}
 	if j.level == None {
 		return j.tree.alias(j.root)
-	}
-	return nil
-}
-
-// noNesting lets nobody inside make a user namespace: in one of his own he would
-// have every capability again.
-func (j *jail) noNesting() error {
-	if j.level != Strong || !j.users.mapped {
-		return nil
-	}
-	su, _ := j.users.byName("root")
-	args := append(j.nsenter(su, "--user"), "/bin/sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces")
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("bound the user namespaces: %w: %s", err, out)
 	}
 	return nil
 }

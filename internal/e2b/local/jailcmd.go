@@ -23,8 +23,12 @@ var sudo string
 // machines: bubblewrap lets no setuid program of the tree work. Without that
 // folder there is none.
 const installSudo = `(mount -n -t tmpfs -o mode=755,size=1m sudo /usr/local/sbin && cd /usr/local/sbin &&
-cp "$(command -v setpriv)" .setpriv && chmod 4755 .setpriv && printf %s "$0" >sudo && chmod 755 sudo) >/dev/null 2>&1
+printf %s "$0" >sudo && install -m 4755 "$1" .setpriv && chmod 755 sudo) >/dev/null 2>&1
 `
+
+// noNesting lets nobody inside make a user namespace: in one of his own he would
+// have every capability again. It is the first thing in the jail's own.
+const noNesting = `echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" "$@"`
 
 // bwrapCommand is the holder of a strong jail. As root we make the user
 // namespace ourselves, because bubblewrap maps one id only and a sandbox needs
@@ -62,8 +66,12 @@ func bwrapCommand(root string, users accounts, ownNetwork bool, t *trust) *exec.
 		id := strconv.Itoa(userID)
 		args = append(args, "--unshare-user", "--uid", id, "--gid", id)
 	}
-	args = append(args, "--chdir", "/", "--", "/bin/sh", "-c", script, sudo)
+	setpriv, _ := exec.LookPath(setprivPath)
+	args = append(args, "--chdir", "/", "--", "/bin/sh", "-c", script, sudo, setpriv)
 	cmd := exec.Command(bwrapPath, args...)
+	if users.mapped && cmd.Err == nil {
+		cmd = exec.Command("/bin/sh", append([]string{"-c", noNesting, cmd.Path}, args...)...)
+	}
 	cmd.Env = []string{"PATH=" + sandboxPath}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if users.mapped {
