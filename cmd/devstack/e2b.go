@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/sandjet/sandjet/internal/e2b/local"
@@ -39,6 +41,9 @@ func (o e2bOptions) server() (e stack.E2BOptions, closeAll func() error, err err
 	}
 	if o.network != "none" && o.network != "host" {
 		return e, closeAll, fmt.Errorf("--network %q: want none or host", o.network)
+	}
+	if _, _, err := net.SplitHostPort(o.addr); err != nil && o.addr != "" {
+		return e, closeAll, fmt.Errorf("--e2b-addr %q: want HOST:PORT, as 127.0.0.1:3000", o.addr)
 	}
 	e.NoNetwork, e.EgressCA = o.network == "none", o.egressCA
 	e.Limits = local.Limits{Memory: o.memory << 20, Processes: o.processes, Disk: max(o.disk<<20, -1)}
@@ -77,6 +82,9 @@ func (a app) e2b(ctx context.Context, o e2bOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	s, err := stack.StartE2B(ctx, stack.Options{DataDir: o.dataDir, E2BAddr: o.addr, Log: log, E2B: server})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("--e2b-addr: %w; without it a free port is taken", err)
+	}
 	if err != nil {
 		return err
 	}

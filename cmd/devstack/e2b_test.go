@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +42,16 @@ func TestLimitsOfFlags(t *testing.T) {
 			require.ErrorContains(t, err, "--"+flag+" ", "%d", v)
 		}
 	}
+}
+
+// TestTakenAddress: who is told what is in the way knows the flag.
+func TestTakenAddress(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	a := app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
+	err = a.e2b(t.Context(), e2bOptions{addr: l.Addr().String(), network: "none", memory: 64, processes: 64, disk: -1, logLevel: "error"})
+	require.ErrorContains(t, err, "--e2b-addr: ")
+	require.ErrorContains(t, err, "address already in use; without it a free port is taken")
 }

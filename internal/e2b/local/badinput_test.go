@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/e2b/envd/process"
@@ -312,4 +313,13 @@ func TestPathsOfFiles(t *testing.T) {
 		require.Equal(c, "x", b.content("d/f"))
 		unharmed(c, b)
 	})
+}
+
+// TestTooLongACommandLine is told of the command, not of what leads in.
+func TestTooLongACommandLine(t *testing.T) {
+	t.Parallel()
+	b := newClient(t, start(t, Config{})).create("")
+	r := b.run("echo " + strings.Repeat("x", 200_000))
+	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(r.err))
+	require.ErrorContains(t, r.err, "error starting process '/bin/sh': argument list too long")
 }

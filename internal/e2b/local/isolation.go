@@ -9,38 +9,53 @@ import (
 )
 
 // chooseIsolation tries the levels on the machine, best first, or the one that
-// was asked for. Each is tried whole: a jail is started and a command run.
-func (m *machine) chooseIsolation(want Isolation) (Isolation, error) {
+// was asked for. Each is tried whole: a jail is started and a command run. It
+// tells why a better level was passed over, too.
+func (m *machine) chooseIsolation(want Isolation) (level Isolation, why error, err error) {
 	switch want {
 	case Auto:
 		for _, level := range []Isolation{Strong, Basic} {
-			if m.tryIsolation(level) == nil {
-				return level, nil
+			err := m.tryIsolation(level)
+			if err == nil {
+				return level, why, nil
 			}
+			if _, ok := errors.AsType[untried](err); ok {
+				return "", nil, fmt.Errorf("try isolation %s: %w", level, err)
+			}
+			why = errors.Join(why, fmt.Errorf("isolation %s: %w", level, err))
 		}
-		return None, nil
+		return None, why, nil
 	case None: // always possible
-		return None, nil
+		return None, nil, nil
 	case Strong, Basic:
 		if err := m.tryIsolation(want); err != nil {
-			return "", fmt.Errorf("isolation %s: %w", want, err)
+			return "", nil, fmt.Errorf("isolation %s: %w", want, err)
 		}
-		return want, nil
+		return want, nil, nil
 	}
-	return "", fmt.Errorf("isolation %q: no such level", want)
+	return "", nil, fmt.Errorf("isolation %q: no such level", want)
 }
 
 const probeTimeout = 20 * time.Second
 
+// untried is why a level could not even be tried, which says nothing of it: a
+// full disk must not be taken for a machine that isolates nothing.
+type untried struct{ error }
+
+func (e untried) Unwrap() error { return e.error }
+
 func (m *machine) tryIsolation(level Isolation) error {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
-		return err
+		return untried{err}
 	}
 	defer func() { _ = removeTree(dir) }()
 	d, err := (&machine{}).openDisk(dir)
+	if err == nil {
+		err = layout(d.root, m.users, level == Strong)
+	}
 	if err != nil {
-		return err
+		return untried{err}
 	}
 	// Of the isolation only: limits too small for it must not lower it.
 	probe := *m

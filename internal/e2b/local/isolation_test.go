@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -22,6 +23,25 @@ func TestChosenLevel(t *testing.T) {
 	require.Equal(t, string(best[len(best)-1]), srv.Isolation(), "the best the machine allows")
 	_, err := Start(t.Context(), Config{Isolation: "perfect"})
 	require.ErrorContains(t, err, `isolation "perfect": no such level`)
+}
+
+// TestIsolationIsToldOf: why it is no better, where the machine lacks something,
+// and that a temporary folder which cannot be written is no reason to do without.
+func TestIsolationIsToldOf(t *testing.T) {
+	temp, dir := os.Getenv("TMPDIR"), t.TempDir()
+	t.Setenv("TMPDIR", "/nowhere")
+	_, err := Start(t.Context(), Config{DataDir: dir})
+	require.ErrorContains(t, err, "try isolation strong: stat /nowhere")
+
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("PATH", "/nowhere")
+	var log lockedBuffer
+	srv := start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NotEqual(t, "strong", srv.Isolation())
+	require.Contains(t, log.String(), "NOT ISOLATED")
+	for _, program := range []string{bwrapPath, nsenterPath} {
+		require.Contains(t, log.String(), program+`\": executable file not found`)
+	}
 }
 
 func TestSandboxesDoNotMeet(t *testing.T) {

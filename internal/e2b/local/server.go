@@ -60,13 +60,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) (err error) {
-	if s.isolation, err = s.chooseIsolation(s.cfg.Isolation); err != nil {
+	var why error
+	if s.isolation, why, err = s.chooseIsolation(s.cfg.Isolation); err != nil {
 		return err
 	}
 	s.sudo = s.isolation == Strong && s.users.mapped && isDir("/usr/local/sbin")
-	if s.isolation == None {
-		s.log.Warn("SANDBOXES ARE NOT ISOLATED: their commands are plain processes of this machine; " +
-			"install bubblewrap or allow user namespaces")
+	switch {
+	case s.isolation == None:
+		s.log.Warn("SANDBOXES ARE NOT ISOLATED: their commands are plain processes of this machine; "+
+			"install bubblewrap or allow user namespaces", "err", why)
+	case why != nil:
+		s.log.Warn("sandboxes are not isolated as well as they could be", "isolation", s.isolation, "err", why)
 	}
 	if err := s.checkAddr(); err != nil {
 		return err

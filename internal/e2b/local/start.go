@@ -126,6 +126,9 @@ func (s *sandbox) start(ctx context.Context, c command, req *process.StartReques
 			c.env = j.plainEnv(c)
 		}
 		run, err := j.launch(c)
+		if errors.Is(err, syscall.E2BIG) { // not that of the program that leads in
+			err = syscall.E2BIG
+		}
 		if err != nil {
 			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", c.argv[0], err))
 		}
