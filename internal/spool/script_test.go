@@ -65,7 +65,7 @@ func withShells(t *testing.T, f func(t *testing.T, b *bench)) {
 				if len(argv) == 1 {
 					require.NoError(t, os.Symlink(real, filepath.Join(bin, "sh")))
 				} else {
-					require.NoError(t, os.WriteFile(filepath.Join(bin, "sh"), []byte(script), 0o755))
+					program(t, filepath.Join(bin, "sh"), []byte(script))
 				}
 			}
 			base := filepath.Join(t.TempDir(), "runs")
@@ -85,6 +85,15 @@ func withShells(t *testing.T, f func(t *testing.T, b *bench)) {
 			f(t, &bench{t: t, dir: base, path: "/bin", root: smallRoot(t, shell)})
 		})
 	}
+}
+
+// program writes one that is run at once. Nobody forks meanwhile: the child would have
+// the file open until its exec, and the kernel runs nothing that is being written.
+func program(t *testing.T, path string, b []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, b, 0o755))
 }
 
 // endAll ends what a test left that killed a shell: the shell's children.
@@ -112,7 +121,7 @@ func smallRoot(t *testing.T, shell string) []string {
 		require.NoError(t, err)
 		b, err := os.ReadFile(from)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(bin, tool), b, 0o755))
+		program(t, filepath.Join(bin, tool), b)
 	}
 	list, err := exec.Command("busybox", "--list").Output()
 	require.NoError(t, err)
