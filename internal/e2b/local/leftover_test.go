@@ -106,10 +106,17 @@ func TestRecordGoesFirst(t *testing.T) {
 		writeFile(t, filepath.Join(more, "f"), "x")
 	}
 	require.Equal(t, 204, c.call("DELETE", b.on(""), "").status)
-	for ev := range w.Events {
-		if ev.Has(fsnotify.Remove) {
-			require.Equal(t, filepath.Join(dir, recordFile), ev.Name)
-			return
+	for late := time.After(patience); ; {
+		select {
+		case ev := <-w.Events:
+			if ev.Has(fsnotify.Remove) {
+				require.Equal(t, filepath.Join(dir, recordFile), ev.Name)
+				return
+			}
+		case err := <-w.Errors:
+			t.Fatal(err)
+		case <-late:
+			t.Fatal("nothing was removed")
 		}
 	}
 }
@@ -122,19 +129,21 @@ func TestBuildIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := Start(ctx, Config{Isolation: None, DataDir: dir, Recipes: recipes(t, "app/Dockerfile", "FROM x\nRUN sleep 1000\n")})
+		_, err := Start(ctx, Config{Isolation: None, DataDir: dir, Recipes: recipes(t, "app/Dockerfile", "FROM x\nWORKDIR /home/user\nRUN touch begun; sleep 1000\n")})
 		failed <- err
 	}()
-	found := func() []string {
-		list, err := filepath.Glob(filepath.Join(dir, "i*", recordFile))
+	found := func(file string) []string {
+		list, err := filepath.Glob(filepath.Join(dir, "i*", file))
 		require.NoError(t, err)
 		return list
 	}
-	require.Eventually(t, func() bool { return len(found()) == 1 }, patience, patience/1000)
-	require.Contains(t, readFile(t, found()[0]), `"building": true`)
+	require.Eventually(t, func() bool { return len(found("root/home/user/begun")) == 1 }, patience, patience/1000)
+	require.Contains(t, readFile(t, found(recordFile)[0]), `"building": true`)
 	cancel()
-	require.ErrorContains(t, <-failed, "app/Dockerfile:2: RUN: context canceled")
-	require.Empty(t, found())
+	var err error
+	require.NoError(t, atMost(stuck, func() error { err = <-failed; return nil }), "it goes on")
+	require.ErrorContains(t, err, "app/Dockerfile:3: RUN: context canceled")
+	require.Empty(t, found(recordFile))
 }
 
 // TestFailedStartLeavesNothing has a temporary folder of its own to look into.
