@@ -146,7 +146,7 @@ func TestConsumerPriorityAfterABusyTime(t *testing.T) {
 	r := b.consume(t, ConsumerConfig{Slots: 1, Linger: time.Millisecond})
 	b.send(t, "task.run", `{"id":"first","argv":["a"]}`)
 	h := r.next(t)
-	eventually(t, func() bool { return r.waiting() == 0 }, "pulls taken back")
+	eventually(t, func() bool { return r.asking() == 0 }, "pulls taken back")
 	for _, s := range []string{"low.", "", "high."} {
 		b.send(t, s+"task.run", echo)
 	}
@@ -204,12 +204,17 @@ func TestConsumerPatience(t *testing.T) {
 	h.finish(t)
 }
 
-// waiting counts the pulls that are open at the server.
-func (c *Consumer) waiting() (n int) {
+// waiting counts the pulls that stay at the server until something comes.
+func (c *Consumer) waiting() int { return c.pulls(func(p *pull) bool { return !p.nowait }) }
+
+// asking counts all pulls that are open at the server.
+func (c *Consumer) asking() int { return c.pulls(func(*pull) bool { return true }) }
+
+func (c *Consumer) pulls(like func(*pull) bool) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.sources {
-		if s.isOpen() {
+		if s.isOpen() && like(s.pull) {
 			n++
 		}
 	}
@@ -472,7 +477,7 @@ func TestConsumerBusyWorkerLeavesJobsToOthers(t *testing.T) {
 	busy := b.consume(t, ConsumerConfig{Slots: 1, Patience: 10 * time.Second, Linger: time.Millisecond})
 	b.send(t, "task.run", echo)
 	h := busy.next(t)
-	eventually(t, func() bool { return busy.waiting() == 0 }, "pulls taken back")
+	eventually(t, func() bool { return busy.asking() == 0 }, "pulls taken back")
 	require.NoError(t, b.nc.Flush())
 	other := connect(t, b.srv, Config{AckWait: time.Minute}).consume(t, ConsumerConfig{Slots: 10})
 	for range 5 {
