@@ -76,6 +76,7 @@ var pointless = map[string]string{
 	"internal/jobs.(*Queue).watchAdvisories": "settings, at the start; and what was not begun is given back",
 	"internal/events.(*Log).ask":             "reads",
 	"internal/events.(*getter).once":         "reads",
+	"internal/events.(*Log).drop":            "takes away what a reading needed",
 	"internal/query.(*Client).request":       "asks; an answer that is lost is the asker's to ask for again",
 	"internal/ops.(*desk).reply":             "the answer to a question: who gets none asks again",
 	"internal/ops.(*desk).refuse":            "the answer to a question: who gets none asks again",

@@ -250,10 +250,12 @@ func (l *Log) readAll(ctx context.Context, stream string, cfg jetstream.OrderedC
 	if err != nil {
 		return err
 	}
+	cfg.InactiveThreshold = time.Minute // of one that could not be dropped
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", stream, err)
 	}
+	defer func() { l.drop(ctx, js, stream, cons) }()
 	if cons.CachedInfo().NumPending == 0 {
 		return nil // a reader would wait for the first one
 	}
@@ -278,6 +280,14 @@ func (l *Log) readAll(ctx context.Context, stream string, cfg jetstream.OrderedC
 		if !do(s) || meta.NumPending == 0 {
 			return nil
 		}
+	}
+}
+
+// drop takes a consumer away that has served: a stream takes a thousand, so that who
+// reads often would find no place for the next.
+func (l *Log) drop(ctx context.Context, js jetstream.JetStream, stream string, cons jetstream.Consumer) {
+	if info := cons.CachedInfo(); info != nil && ctx.Err() == nil {
+		_ = js.DeleteConsumer(ctx, stream, info.Name) // else it goes by itself
 	}
 }
 

@@ -42,6 +42,28 @@ func TestPutSession(t *testing.T) {
 	})
 }
 
+// Whoever reads often must not use up the consumers that a stream takes.
+func TestReadersLeaveNoConsumer(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	w := s.join(t)
+	read := func() (n int) {
+		for _, err := range w.log.Sessions(t.Context()) {
+			require.NoError(t, err)
+			n++
+		}
+		return n
+	}
+	require.Zero(t, read())
+	_, err := w.log.PutSession(t.Context(), session.Record{Session: "s", State: session.Active}, 0)
+	require.NoError(t, err)
+	require.Len(t, last(t, w, "", 1), 1)
+	require.Equal(t, 1, read())
+	st, err := w.js.Stream(t.Context(), events.StreamSessions)
+	require.NoError(t, err)
+	require.Zero(t, st.CachedInfo().State.Consumers)
+}
+
 // last reads SESSIONS until it has seen n sessions of ours.
 func last(t *testing.T, w *worker, prefix string, n int) map[string]events.Fact[session.Record] {
 	t.Helper()
