@@ -51,6 +51,7 @@ type Output struct {
 	life context.Context // of the publishing; ends with the claim or when Close gives up
 	stop context.CancelCauseFunc
 	kick chan struct{} // wakes the pump before its time
+	done chan struct{} // closed when a publish has failed
 
 	mu       sync.Mutex
 	change   *sync.Cond // buffer, published, pumping or err changed
@@ -74,7 +75,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxChunk); return
 func (c *Claim) Output(kind Kind, offset int64, o OutputOptions) *Output {
 	w := &Output{
 		claim: c, kind: kind, accepted: offset, sent: offset, hash: o.Hash,
-		limit: maxChunk, kick: make(chan struct{}, 1),
+		limit: maxChunk, kick: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if m := c.log.nc.MaxPayload(); m > 2*headroom {
 		w.limit = min(w.limit, int(m)-headroom)
@@ -83,11 +84,27 @@ func (c *Claim) Output(kind Kind, offset int64, o OutputOptions) *Output {
 		w.hash = sha256.New()
 	}
 	if !kind.Output() {
-		w.err = fmt.Errorf("output of job %s: %s is not an output", c.job, kind)
+		w.fail(fmt.Errorf("output of job %s: %s is not an output", c.job, kind))
 	}
 	w.change = sync.NewCond(&w.mu)
 	w.life, w.stop = context.WithCancelCause(c.life)
 	return w
+}
+
+func (w *Output) fail(err error) {
+	w.err = err
+	close(w.done)
+}
+
+// Failed is closed when a publish has failed: nothing more is stored, also of what was
+// accepted before.
+func (w *Output) Failed() <-chan struct{} { return w.done }
+
+// Err returns what has failed, nil while nothing has.
+func (w *Output) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Write accepts p. It blocks while the buffer is full. After an error nothing more
@@ -224,7 +241,7 @@ func (w *Output) pump() {
 		w.mu.Lock()
 		w.last = time.Now()
 		if err != nil {
-			w.err = err
+			w.fail(err)
 			return
 		}
 		w.skip += max(end-at-int64(len(chunk)), 0)

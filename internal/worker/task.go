@@ -302,11 +302,15 @@ func (t *task) follow(ctx context.Context) (spool.Result, error) {
 	}
 }
 
-// errAstray ends the following of a command whose sandbox is not what it was.
-var errAstray = errors.New("the sandbox does not run any more")
+var (
+	// errAstray ends the following of a command whose sandbox is not what it was.
+	errAstray = errors.New("the sandbox does not run any more")
+	// errNotStored ends the following of a command whose output finds no place.
+	errNotStored = errors.New("output is not stored")
+)
 
-// join follows the command until it ends, breaks off, or the watch calls: a
-// sandbox that died without a word leaves its streams open.
+// join follows the command until it ends, breaks off, its output cannot be stored, or the
+// watch calls: a sandbox that died without a word leaves its streams open.
 func (t *task) join(ctx context.Context) (spool.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	called := make(chan struct{})
@@ -315,8 +319,8 @@ func (t *task) join(ctx context.Context) (spool.Result, error) {
 		t.heed(ctx, cancel)
 	}()
 	res, err := t.run().Join(ctx, t.cmd, &t.out.sink, &t.err.sink)
-	if err != nil && errors.Is(context.Cause(ctx), errAstray) {
-		err = errAstray
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, errAstray) || errors.Is(cause, errNotStored)) {
+		err = cause
 	}
 	cancel(nil)
 	<-called
@@ -324,13 +328,20 @@ func (t *task) join(ctx context.Context) (spool.Result, error) {
 }
 
 // heed waits for a call and then looks whether the command's sandbox still is
-// the session's and runs.
+// the session's and runs. It stops what cannot be stored: a command that says no more
+// would not find out.
 func (t *task) heed(ctx context.Context, stop context.CancelCauseFunc) {
 	bell, forget := t.w.wakes.listen(t.d.Session, t.d.ID)
 	defer forget()
 	for {
 		select {
 		case <-bell:
+		case <-t.out.Failed():
+			stop(fmt.Errorf("%w: %w", errNotStored, t.out.Err()))
+			return
+		case <-t.err.Failed():
+			stop(fmt.Errorf("%w: %w", errNotStored, t.err.Err()))
+			return
 		case <-ctx.Done():
 			return
 		}
