@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/sandjet/sandjet/internal/session"
 )
@@ -240,6 +243,16 @@ func (s *Store) Busy(ctx context.Context, id string) (jobs []string, queued int,
 	}
 	out := reply(cmd)
 	return out.texts(1), int(out.int(0)), nil
+}
+
+// Waits reports whether a job waits in a session's lane: whoever holds it does nothing
+// with the session until it has the turn.
+func (s *Store) Waits(ctx context.Context, session, job string) (bool, error) {
+	cmd := plain(ctx, "zscore", s.keys.session(session).lane, job)
+	if err := s.flush.do1(ctx, cmd); err != nil {
+		return false, wrap("look into session "+session, err)
+	}
+	return !errors.Is(cmd.Err(), redis.Nil), nil
 }
 
 // Registered returns every job that has a place in the session, also those whose

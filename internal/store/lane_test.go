@@ -119,6 +119,32 @@ func TestLaneLeavesNothingBehind(t *testing.T) {
 	})
 }
 
+// Who waits does nothing with the session; who has the turn, or stands beside the lane, may.
+func TestWaits(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		waiting := func() (ids []string) {
+			for _, id := range []string{"j1", "j2", "b", "none"} {
+				waits, err := s.Waits(t.Context(), "s", id)
+				require.NoError(t, err)
+				if waits {
+					ids = append(ids, id)
+				}
+			}
+			return ids
+		}
+		require.Empty(t, waiting())
+		enter(t, s, job("s", "j1", 1), long)
+		enter(t, s, job("s", "j2", 2), long)
+		enter(t, s, Entry{Session: "s", Job: "b", Origin: 3}, long)
+		require.Equal(t, []string{"j2"}, waiting())
+		_, err := s.Park(t.Context(), job("s", "j1", 1), long)
+		require.NoError(t, err)
+		require.Equal(t, []string{"j1", "j2"}, waiting())
+		require.True(t, enter(t, s, job("s", "j1", 1), long).Turn)
+		require.Equal(t, []string{"j2"}, waiting())
+	})
+}
+
 func TestParkKeepsThePlace(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		enter(t, s, job("s", "j1", 1), long)

@@ -137,6 +137,13 @@ func (h *hold) enter() (adm store.Admission, err error) {
 	if adm.Turn && adm.Young && h.entry.Exclusive {
 		h.afterWhoRuns(&adm)
 	}
+	if adm.Turn && adm.Pausing && h.w.sessions.letGo(h.ctx, h.d.Session, adm.PausedBy) {
+		// Its mark was not taken away when it was done: Redis did not answer.
+		if err := h.w.view.EndPause(h.ctx, store.Entry{Session: h.d.Session, Job: adm.PausedBy}); err != nil {
+			return adm, fmt.Errorf("enter the lane: %w", err)
+		}
+		adm.Pausing, adm.PausedBy = false, ""
+	}
 	switch {
 	case adm.Turn || adm.HeadBusy || adm.Head == "":
 		return adm, nil

@@ -244,13 +244,19 @@ func (s *sessions) step(ctx context.Context, k known, a *asker) (known, error) {
 }
 
 // takeOver reports whether a transition is the asker's to finish: its own, from
-// a worker before this one, or abandoned. A job that has ended, as one that was
-// cancelled while it waited for E2B, finishes nothing.
+// a worker before this one, or abandoned.
 func (s *sessions) takeOver(ctx context.Context, k known, a *asker) bool {
-	if k.Job == a.job || time.Now().After(k.Deadline) {
+	return k.Job == a.job || time.Now().After(k.Deadline) || s.letGo(ctx, k.Session, k.Job)
+}
+
+// letGo reports whether a job finishes nothing that it has begun with the session: it has
+// ended, as one that was cancelled while it waited for E2B, or it waits in the lane,
+// maybe behind the very job that asks.
+func (s *sessions) letGo(ctx context.Context, id, job string) bool {
+	if waits, err := s.view.Waits(ctx, id, job); err == nil && waits {
 		return true
 	}
-	past, err := s.facts.History(ctx, events.Job{Session: k.Session, ID: k.Job})
+	past, err := s.facts.History(ctx, events.Job{Session: id, ID: job})
 	return err == nil && past.Ended()
 }
 
