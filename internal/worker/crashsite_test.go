@@ -43,6 +43,7 @@ type crashSite struct {
 	// What is there when the workload is over: sessions that sleep, dead letters.
 	asleep  []string
 	letters int
+	frozen  bool // a worker may write after its successor is through
 }
 
 func newCrashSite(t *testing.T, w *world, name string) *crashSite {
@@ -193,17 +194,24 @@ func (c *crasher) tail() string {
 }
 
 // succession starts the workers one after the other, each once a fault has struck
-// the one before it, until ctx ends; rules[i] are of the i-th, and the one after the
-// last has none.
+// the one before it, until ctx ends; rules[i] are of the i-th, or deploy, and the one
+// after the last has none.
 func (s *crashSite) succession(ctx context.Context, t *testing.T, rules []string) (all []*crasher) {
 	for i := 0; ; i++ {
 		name, its := fmt.Sprintf("w%d", i), ""
 		if i < len(rules) {
 			its = rules[i]
 		}
+		ends := its == deploy
+		if ends {
+			its = ""
+		}
 		c := s.start(t, name, its)
 		all = append(all, c)
 		for !c.struck() {
+			if ends && c.passed()["events.stdout"] > 0 {
+				_ = c.stop() // if it does not end, the workload does not either, and says so
+			}
 			select {
 			case <-ctx.Done():
 				return all
