@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sandjet/sandjet/internal/events"
@@ -72,7 +73,7 @@ func newGuarded(t *testing.T) *guarded {
 	life, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- app.Run(life, life) }()
-	t.Cleanup(func() { cancel(); next(t, done) })
+	t.Cleanup(func() { cancel(); assert.NoError(t, next(t, done)) })
 	select {
 	case <-app.Ready():
 	case err := <-done:
@@ -125,9 +126,17 @@ func TestPermissionsOfAnOwner(t *testing.T) {
 		require.Empty(t, r.stdout, "%v", list)
 	}
 	for _, args := range [][]string{
-		{"sessions", "s7"}, {"jobs", "j1"}, {"jobs", "--session", "s7", "j1"}, {"why", "j1"}, {"why", "--session", "s7", "j1"},
-		{"cancel", "j2"}, {"cancel", "--session", "s7", "j2"}, {"cancel", "--session", "s7", "to-come"},
-		{"dead", "get", "1"}, {"dead", "replay", "1"}, {"dead", "discard", "1"},
+		{"sessions", "s7"},
+		{"jobs", "j1"},
+		{"jobs", "--session", "s7", "j1"},
+		{"why", "j1"},
+		{"why", "--session", "s7", "j1"},
+		{"cancel", "j2"},
+		{"cancel", "--session", "s7", "j2"},
+		{"cancel", "--session", "s7", "to-come"},
+		{"dead", "get", "1"},
+		{"dead", "replay", "1"},
+		{"dead", "discard", "1"},
 	} {
 		r := g.publisher("agent-8", args...)
 		require.Equal(t, exitError, r.code, "%v: %s", args, r.stdout)

@@ -236,9 +236,10 @@ func TestOutputOverLeaderChanges(t *testing.T) {
 			break
 		}
 		successor := s.join(t).claim(t, j, c.Token())
-		one(t, written, "the end of the writing")
-		if err = o.Close(t.Context()); err != nil { // it may have been through before
-			require.ErrorIs(t, err, events.ErrLost)
+		for _, err := range []error{one(t, written, "the end of the writing"), o.Close(t.Context())} {
+			if err != nil { // it may have been through before
+				require.ErrorIs(t, err, events.ErrLost)
+			}
 		}
 		h, err := successor.History(t.Context())
 		require.NoError(t, err)

@@ -772,7 +772,7 @@ func TestRulesChangeBesideCalls(t *testing.T) {
 	})
 	both.Go(func() {
 		r := httptest.NewRequest("GET", "/envs", nil)
-		assert.ErrorContains(t, sb.authorize(r), "unauthorized")
+		assert.ErrorContains(t, sb.authorize(r), "unauthorized") //nolint:testifylint // not the test's goroutine
 		assert.True(t, sb.trafficAllowed(r))
 		_, err := sb.userOf(http.Header{})
 		assert.NoError(t, err)

@@ -127,9 +127,10 @@ func TestBuildIsGivenUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
+	from := recipes(t, "app/Dockerfile", "FROM x\nWORKDIR /home/user\nRUN touch begun; sleep 1000\n")
 	failed := make(chan error, 1)
 	go func() {
-		_, err := Start(ctx, Config{Isolation: None, DataDir: dir, Recipes: recipes(t, "app/Dockerfile", "FROM x\nWORKDIR /home/user\nRUN touch begun; sleep 1000\n")})
+		_, err := Start(ctx, Config{Isolation: None, DataDir: dir, Recipes: from})
 		failed <- err
 	}()
 	found := func(file string) []string {
